@@ -13,7 +13,7 @@ void nm_digest_init(nm_digest *digest)
     sha256_init(&digest->context);
 }
 
-void nm_digest_add(nm_digest *digest, const void *data, size_t bytes)
+static void add_bytes(nm_digest *digest, const void *data, size_t bytes)
 {
     sha256_update(&digest->context, bytes, data);
 }
@@ -30,7 +30,7 @@ nm_status nm_digest_add_part(nm_digest *digest, const char *path, int64_t first,
     while (status == NM_OK && first < last) {
         const size_t wanted = last - first < BLOCK ? (size_t)(last - first) : BLOCK;
         const size_t n = fread(block, 1, wanted, stream);
-        nm_digest_add(digest, block, n);
+        add_bytes(digest, block, n);
         first += (int64_t)n;
         if (n < wanted && last < INT64_MAX)
             status = nm_fail(err, NM_IO, "%s: is too short", path);
@@ -61,7 +61,7 @@ void nm_digest_of_text(const char *bytes, char text[NM_DIGEST_TEXT])
 {
     nm_digest digest;
     nm_digest_init(&digest);
-    nm_digest_add(&digest, bytes, strlen(bytes));
+    add_bytes(&digest, bytes, strlen(bytes));
     nm_digest_text(&digest, text);
 }
 

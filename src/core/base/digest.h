@@ -14,7 +14,6 @@ typedef struct nm_digest {
 } nm_digest;
 
 void nm_digest_init(nm_digest *digest);
-void nm_digest_add(nm_digest *digest, const void *data, size_t bytes);
 /* Adds the bytes first .. last - 1 of a file.
  * NM_IO  the file cannot be read, or is shorter */
 nm_status nm_digest_add_part(nm_digest *digest, const char *path, int64_t first, int64_t last, nm_error *err);

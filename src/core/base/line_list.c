@@ -22,16 +22,10 @@ void nm_line_list_release(nm_line_list *list)
     *list = (nm_line_list){0};
 }
 
-void nm_line_list_end_line(nm_line_list *list)
-{
-    nm_buffer_reserve(&list->text, 0);
-    NM_APPEND(list->ends, list->n, list->capacity, list->text.bytes);
-}
-
 void nm_line_list_add(nm_line_list *list, const char *line, size_t bytes)
 {
     nm_buffer_append(&list->text, line, bytes);
-    nm_line_list_end_line(list);
+    NM_APPEND(list->ends, list->n, list->capacity, list->text.bytes);
 }
 
 const char **nm_line_list_texts(const nm_line_list *list)

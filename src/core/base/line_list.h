@@ -19,8 +19,6 @@ void nm_line_list_add(nm_line_list *list, const char *line, size_t bytes);
 /* Pointers to the lines, [n], which must contain their NUL. The caller frees the array. Valid until the list
  * changes. */
 const char **nm_line_list_texts(const nm_line_list *list);
-/* Makes the bytes that were appended to text after the previous line a line of the list. */
-void nm_line_list_end_line(nm_line_list *list);
 
 /* Line i and its length; not NUL-terminated. Valid until the list changes. */
 static inline const char *nm_line_list_get(const nm_line_list *list, size_t i, size_t *bytes)

@@ -389,7 +389,10 @@ static nm_status add_encoding(FILE **stream, const char *path, const char *encod
     return add_layer(stream, path, convert, close_converter, converter, err);
 }
 
-const char *nm_text_find_utf16(FILE *stream)
+/* "utf-16", "utf-16le" or "utf-16be" if the stream, of which nothing has been read, begins with the byte
+ * order mark of UTF-16 or with two ASCII characters of it, the first of which is not a newline; otherwise
+ * NULL. */
+static const char *find_utf16(FILE *stream)
 {
     enum { BYTES = 4 };
     unsigned char start[BYTES] = {0};
@@ -417,7 +420,7 @@ const char *nm_input_name(const char *path)
 nm_status nm_text_refuse_utf16(FILE *stream, const char *path, const char *encoding, nm_error *err)
 {
     errno = 0;
-    const char *found = is_unconverted(encoding) ? nm_text_find_utf16(stream) : NULL;
+    const char *found = is_unconverted(encoding) ? find_utf16(stream) : NULL;
     if (ferror(stream))
         return nm_fail(err, nm_input_error_status(errno), "%s:1: reading failed: %s", nm_input_name(path),
                        nm_input_error_text(errno));

@@ -23,10 +23,6 @@ bool nm_text_ends_in(const char *path, const char *ending);
  * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for
  * bytes that are not valid in the encoding; nm_input_error_text describes both. */
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err);
-/* "utf-16", "utf-16le" or "utf-16be" if the stream, of which nothing has been read, begins with the byte
- * order mark of UTF-16 or with two ASCII characters of it, the first of which is not a newline; otherwise
- * NULL. */
-const char *nm_text_find_utf16(FILE *stream);
 /* NM_FORMAT if the stream, of which nothing has been read, is UTF-16 that is not converted; NM_IO. path,
  * encoding: those of nm_text_open. Waits for at most the first line of a pipe or a terminal. */
 nm_status nm_text_refuse_utf16(FILE *stream, const char *path, const char *encoding, nm_error *err);

@@ -549,7 +549,8 @@ static nm_status search_step(beam_search *s, bool *more, nm_error *err)
     return NM_OK;
 }
 
-int32_t nm_beam_groups(const nm_decode_options *options)
+/* Number of groups of the beam; for sampling, the number of samples. */
+static int32_t groups_of(const nm_decode_options *options)
 {
     int64_t groups = options->search == NM_SEARCH_SAMPLE ? options->nbest : options->diverse_groups;
     return groups > 1 ? (int32_t)groups : 1;
@@ -560,7 +561,7 @@ int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *option
     /* Two more than the rule uses, because pad and an eos before min_length may be among the best ones; one
      * more for unk if it may not be output; and one more per hypothesis of the other groups, because
      * diversity may rank its token lower. */
-    int64_t of_group = options->beam / nm_beam_groups(options);
+    int64_t of_group = options->beam / groups_of(options);
     if (options->search == NM_SEARCH_SAMPLE)
         return 1;
     return (int32_t)(rule->candidates * of_group + 2 + !options->unknown + (options->beam - of_group));
@@ -570,7 +571,7 @@ nm_status nm_beam_run(nm_token_scorer *scorer, const nm_beam_rule *rule, const n
                       const nm_special_tokens *special, const nm_beam_batch *batch, nm_translation *out,
                       nm_error *err)
 {
-    int32_t groups = nm_beam_groups(options);
+    int32_t groups = groups_of(options);
     beam_search s = {.scorer = scorer,
                      .rule = rule,
                      .options = options,

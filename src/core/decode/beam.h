@@ -75,8 +75,6 @@ typedef struct nm_beam_batch {
     const nm_constraints *constraints; /* [sources], their tokens fit into the limits; NULL: none */
 } nm_beam_batch;
 
-/* Number of groups of the beam; for sampling, the number of samples. */
-int32_t nm_beam_groups(const nm_decode_options *options);
 /* Number of best tokens per hypothesis that the search needs: nm_token_scorer.k. */
 int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *options);
 /* Translates one batch: out[i] gets the best hypotheses of source i, released by the caller. Errors as

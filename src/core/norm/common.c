@@ -81,7 +81,8 @@ double nm_norm_largest_square(const nm_backend *backend)
     return (backend->dtype == NM_F64 ? DBL_MAX : (double)FLT_MAX) / 2;
 }
 
-void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations)
+static void join_vectors(nm_norm_call *call, int n, void *const *vectors,
+                         const nm_norm_combination *combinations)
 {
     if (call->joiner)
         call->joiner->join(call->joiner, call, n, vectors, combinations);
@@ -89,12 +90,12 @@ void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm
 
 void nm_norm_join_one(nm_norm_call *call, void *vector, nm_norm_combination combination)
 {
-    nm_norm_join(call, 1, &vector, &combination);
+    join_vectors(call, 1, &vector, &combination);
 }
 
 void nm_norm_join_moments(nm_norm_call *call, void *mean, void *variance)
 {
-    nm_norm_join(call, 2, (void *const[]){mean, variance},
+    join_vectors(call, 2, (void *const[]){mean, variance},
                  (const nm_norm_combination[]){NM_STATISTIC_MEAN, NM_STATISTIC_VARIANCE});
 }
 
@@ -108,7 +109,7 @@ void nm_norm_join_sums(nm_norm_call *call, int n, void *const *sums, void **out)
     for (int i = 0; i < n && call->joiner && out[n - 1]; i++)
         NM_NORM_VEC(call, COPY, .out = out[i], .a = sums[i]);
     if (out[n - 1])
-        nm_norm_join(call, n, out, combinations);
+        join_vectors(call, n, out, combinations);
 }
 
 double nm_norm_rows(const nm_norm_call *call)

@@ -32,9 +32,8 @@ void nm_norm_collect(nm_norm_call *call, int i, const void *value);
 void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const void *variance);
 /* Limit of stored variances and mean squares, as in the kernels; an unbiased one is up to twice as large. */
 double nm_norm_largest_square(const nm_backend *backend);
-/* Replaces n vectors of this call by those of all shards of the update, if norm.statistics = update. Collect
+/* Replaces vectors of this call by those of all shards of the update, if norm.statistics = update. Collect
  * statistics before: nm_norm_collect expects those of this call. */
-void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations);
 void nm_norm_join_one(nm_norm_call *call, void *vector, nm_norm_combination combination);
 /* A mean and the variance. */
 void nm_norm_join_moments(nm_norm_call *call, void *mean, void *variance);
