@@ -59,6 +59,10 @@ for folder in run data; do
     refuses 2 "compare: $folder is " compare recipe.ini --norms layer --compare.folder $folder
     refuses 2 "translate: $folder is " translate run test.xx -o $folder
 done
+for name in units.txt sentencepiece.model dict.txt; do # files that this data folder does not have, but that are read
+    refuses 2 'would become a file of a data folder' tokenize train.xx --output data/$name
+    [ ! -e data/$name ] || fail "data/$name was written"
+done
 refuses 2 'choose another data folder (--output)' prepare --train train --valid valid --source-lang xx --target-lang yy --output run
 sums >after
 same before after

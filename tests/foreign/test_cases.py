@@ -283,8 +283,8 @@ def test_batch_systems_signal_a_comparison(top, tmp_path, number):  # noqa: F811
     assert norma("prepare", "--train", top / "t", "--valid", top / "t", "--test", top / "t", *pairs)[0] == 0
     run = subprocess.Popen([NORMA, "compare", str(RECIPES / "demo.ini"), "--norms", "layer,rms",
                             "--data.folder", str(tmp_path / "d"), "--compare.folder", str(tmp_path / "c"),
-                            "--model.preset", "tiny", "--train.updates", "1000000", "--train.epochs", "1000000",
-                            "--train.score", "false", *DEVICE], stderr=subprocess.DEVNULL,
+                            "--model.preset", "tiny", "--train.updates", "1000000", "--train.epochs",
+                            "1000000", "--train.score", "false", *DEVICE], stderr=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL)
     while run.poll() is None and not any((tmp_path / "c").glob("*/log.jsonl")):
         time.sleep(0.05)

@@ -54,6 +54,18 @@ static nm_status check_file(const nm_command *command, const char *path, nm_erro
                 : NM_OK;
 }
 
+/* A new file with a name that is read from a data folder, such as codes, would change what the data is. */
+static nm_status check_new_file(const nm_command *command, const char *path, nm_error *err)
+{
+    static const char *const beginnings[] = {"codes.bpe", "dict.", "units.", "sentencepiece."};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+        if (!strncmp(name, beginnings[i], strlen(beginnings[i])) && is_beside_data(path))
+            return nm_fail(err, NM_USAGE, "%s: %s would become a file of a data folder: choose another name",
+                           command->name, path);
+    return NM_OK;
+}
+
 static nm_status check_folder(const nm_command *command, const char *folder, nm_error *err)
 {
     static const struct {
@@ -77,8 +89,10 @@ static nm_status check_folder(const nm_command *command, const char *folder, nm_
 static nm_status check_output(const nm_command *command, const char *path, nm_error *err)
 {
     struct stat info;
-    if (!*path || !strcmp(path, "-") || stat(path, &info)) /* that it cannot be written is found later */
+    if (!*path || !strcmp(path, "-"))
         return NM_OK;
+    if (stat(path, &info)) /* that it cannot be written is found later */
+        return check_new_file(command, path, err);
     if (S_ISDIR(info.st_mode))
         return command->writes_data ? NM_OK : check_folder(command, path, err);
     return S_ISREG(info.st_mode) ? check_file(command, path, err) : NM_OK;
