@@ -102,10 +102,8 @@ def page():
             "`scripts/ledger.py --write` reads the [list of claims](claims.md) and the archived runs in "
             "[logs](logs), and writes this page. A verdict holds for the conditions that it names: models, "
             "data and training runs that are much smaller than the paper's, with 0 to 5 BLEU on IWSLT14. "
-            "So *refuted* says that the claim does not hold there. Of "
-            + str(len(rows))
-            + " claims, "
-            + ", ".join(f"{counts.get(kind, 0)} are {kind}" for kind in order)
+            f"So *refuted* says that the claim does not hold there. {len(rows)} claims: "
+            + ", ".join(f"{kind} {counts.get(kind, 0)}" for kind in order)
             + "."
         )
     ]
