@@ -9,6 +9,7 @@
 enum {
     /* vectors of a row of a micro-panel, and the distance of its rows; one vector may overlap the next row */
     MICRO_ROWS = NM_TILE_VECTORS > 2 ? 12 : NM_TILE_ROWS,
+    FEW_ROWS = NM_TILE_VECTORS > 2 ? 48 : 0, /* with fewer, tiles have two vectors, which read b less often */
     MICRO_VECTORS = (MICRO_ROWS + NM_W - 1) / NM_W,
     MICRO_STEP = MICRO_VECTORS > 1 ? MICRO_VECTORS *NM_W : MICRO_ROWS,
     DEPTH = 512, /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
@@ -80,10 +81,12 @@ static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, 
  * micro-panel has several of them. */
 static int32_t micro_panel_rows(int32_t rows)
 {
-#if defined(NM_BF16_AMX) || NM_TILE_VECTORS > 2
+#if defined(NM_BF16_AMX)
     return nm_min_i32(rows, MICRO_ROWS);
 #else
-    return nm_ceil_div(rows, nm_ceil_div(rows, MICRO_ROWS));
+    if (NM_TILE_VECTORS > 2 && rows >= FEW_ROWS)
+        return MICRO_ROWS;
+    return nm_ceil_div(rows, nm_ceil_div(rows, NM_TILE_ROWS));
 #endif
 }
 
@@ -167,21 +170,56 @@ typedef struct block {
     int32_t row, rows, col, cols, k0, depth;
 } block;
 
-/* Columns of a block: those of one tile, described by `tile` except its rows. micro_panels: rows of a. */
-static void run_columns(gemm_tile tile, int32_t rows, int32_t depth, const float *micro_panels)
+#if NM_TILE_VECTORS > 2
+/* A function of its own, so that GCC keeps all sums in registers. */
+static __attribute__((noinline)) void full_tile(const gemm_tile *t)
 {
-    const int32_t height = micro_panel_rows(rows), most = nm_tile_rows(nm_ceil_div(tile.cols, NM_W));
+    gemm_tile tile = *t;
+    tile.a_row = A_ROW;
+    tile.a_step = A_STEP;
+    tile.b_step = NM_TILE_COLS;
+    tile.stream = true;
+    tile.few = false;
+    tile_fixed(tile, 3, 3);
+}
+#endif
+
+/* Columns of a block: those of one tile, described by `tile` except its rows, of which `most` are in a tile.
+ * micro_panels: rows of a. few: a constant, whether there are few rows. */
+NM_INLINE void run_columns(gemm_tile tile, int32_t rows, int32_t most, int32_t depth,
+                           const float *micro_panels, const bool few)
+{
+    const int32_t height = micro_panel_rows(rows);
     float *c = tile.c;
     tile.a_row = A_ROW;
     tile.a_step = A_STEP;
     tile.b_step = NM_TILE_COLS;
     tile.stream = true;
+    tile.few = few;
     for (int32_t r = 0; r < rows; r += tile.rows) {
         tile.rows = nm_tile_part(nm_min_i32(rows - r, height - r % height), most);
         tile.a = micro_panels + micro_panel_offset(r / height, depth) + r % height * A_ROW;
         tile.c = c + (size_t)r * tile.ldc;
+#if NM_TILE_VECTORS > 2
+        if (!few && tile.rows == 3 && tile.cols > 2 * NM_W) {
+            full_tile(&tile);
+            continue;
+        }
+#endif
         nm_tile(tile);
     }
+}
+
+static __attribute__((noinline)) void run_few_rows(gemm_tile tile, int32_t rows, int32_t depth,
+                                                   const float *micro_panels)
+{
+    run_columns(tile, rows, NM_TILE_ROWS, depth, micro_panels, true);
+}
+
+static __attribute__((noinline)) void run_rows(gemm_tile tile, int32_t rows, int32_t depth,
+                                               const float *micro_panels)
+{
+    run_columns(tile, rows, nm_tile_rows(nm_ceil_div(tile.cols, NM_W)), depth, micro_panels, false);
 }
 
 /* panels: shared packed panels from column first_col on, of depth part->depth; NULL: the block packs its own
@@ -190,7 +228,7 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
                       float *local)
 {
     float *micro_panels = local, *own = local + (size_t)MICRO_PANELS * MICRO_PANEL_FLOATS;
-    const bool packs = !g->packed && !panels;
+    const bool packs = !g->packed && !panels, few = part->rows < FEW_ROWS;
     for (int32_t k = 0, depth; k < part->depth; k += depth) {
         const int32_t k0 = part->k0 + k;
         depth = nm_min_i32(part->depth - k, DEPTH);
@@ -208,7 +246,7 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
         }
         pack_a(g, part->row, part->rows, k0, depth, micro_panels);
         for (int32_t j = 0, packed = 0, vectors; j < part->cols; j += vectors * NM_W) {
-            vectors = nm_tile_part(nm_ceil_div(part->cols - j, NM_W), NM_TILE_VECTORS);
+            vectors = nm_tile_part(nm_ceil_div(part->cols - j, NM_W), few ? 2 : NM_TILE_VECTORS);
             const int32_t col = part->col + j, cols = nm_min_i32(part->cols - j, vectors * NM_W);
             for (; packs && packed < j + cols; packed += NM_TILE_COLS)
                 pack_panel(g, part->col + packed, nm_min_i32(part->cols - packed, NM_TILE_COLS), k0, depth,
@@ -217,7 +255,7 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
             if (packs)
                 at %= OWN_PANELS, next %= OWN_PANELS;
             const ptrdiff_t distance = (next - at) * (ptrdiff_t)panel;
-            run_columns((gemm_tile){.cols = cols,
+            const gemm_tile tile = {.cols = cols,
                                     .depth = nm_panel_rows(depth),
                                     .b = b + (size_t)at * panel + j % NM_TILE_COLS,
                                     .b_next = nm_next_vector(j / NM_W, distance),
@@ -226,8 +264,11 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
                                     .alpha = g->alpha,
                                     .epilogue = {last && g->bias ? g->bias + col : NULL, last && g->relu},
                                     .c = g->c + (size_t)part->row * g->ldc + (size_t)col,
-                                    .ldc = g->ldc},
-                        part->rows, depth, micro_panels);
+                                    .ldc = g->ldc};
+            if (few)
+                run_few_rows(tile, part->rows, depth, micro_panels);
+            else
+                run_rows(tile, part->rows, depth, micro_panels);
         }
     }
     if (g->finish && part->k0 + part->depth == g->depth)

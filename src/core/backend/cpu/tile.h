@@ -35,10 +35,10 @@ NM_INLINE int32_t nm_tile_part(int32_t left, int32_t most)
     return left < most ? left : most;
 }
 
-/* Rows of a tile with this number of vectors. */
+/* Rows of a tile with this number of vectors, whose sums fit the registers. */
 NM_INLINE int32_t nm_tile_rows(int32_t vectors)
 {
-    return vectors > 2 ? NM_TILE_ROWS - 1 : NM_TILE_ROWS;
+    return NM_TILE_VECTORS == 2 ? NM_TILE_ROWS : vectors > 2 ? 3 : 4;
 }
 
 /* Distance of vector i + 1 of panels from vector i. panel: distance of the panels. */
@@ -52,7 +52,7 @@ NM_INLINE ptrdiff_t nm_next_vector(int32_t i, ptrdiff_t panel)
  * contiguous, those of group g and row i begin at a + i * a_row + g * a_step, and NM_LINE or NM_TILE_ROWS
  * rows are readable. Panel row k of b begins at b + k * b_step, its second vector after b_next, the third
  * after b_panel; whole vectors are readable.
- * rows: 1 .. nm_tile_rows, cols: 1 .. NM_TILE_VECTORS * NM_W. */
+ * rows: 1 .. NM_TILE_ROWS, with three vectors nm_tile_rows; cols: 1 .. NM_TILE_VECTORS * NM_W. */
 typedef struct gemm_tile {
     int32_t rows, cols, depth; /* of c; number of panel rows */
     const float *a;
@@ -61,6 +61,7 @@ typedef struct gemm_tile {
     size_t b_step;
     ptrdiff_t b_next, b_panel;
     bool stream; /* prefetch b, which is read from memory and continues after this panel, and c */
+    bool few;    /* c has few rows: prefetch b from memory. Only with NM_TILE_VECTORS 3 */
     bool add;
     float alpha;
     tile_epilogue epilogue;
@@ -243,26 +244,31 @@ NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, const 
 
 #endif
 
-/* With three vectors, a volatile load: GCC would load b again for each row of a. */
-NM_INLINE vf load_right(const float *b)
-{
 #if NM_TILE_VECTORS > 2
+/* With many rows, a volatile load: GCC would load b again for each row of a. */
+NM_INLINE vf load_right(const gemm_tile *t, const float *b)
+{
     typedef float floats __attribute__((vector_size(sizeof(vf)), aligned(sizeof(float)), may_alias));
-    return (vf)(*(const volatile floats *)b);
-#else
-    return v_load(b);
-#endif
+    return t->few ? v_load(b) : (vf)(*(const volatile floats *)b);
 }
+#else
+NM_INLINE vf load_right(const gemm_tile *t, const float *b)
+{
+    (void)t;
+    return v_load(b);
+}
+#endif
 
 /* Adds the products of panel rows a and b; number: see left_factor. */
 NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vectors, const float *a,
                              const float *b, const int number, vf sum[][NM_TILE_VECTORS])
 {
     const ptrdiff_t at[] = {0, t->b_next, t->b_panel};
-    const size_t ahead = (rows < nm_tile_rows(vectors) ? NM_FAR_PREFETCH : NM_NEAR_PREFETCH) * t->b_step;
+    const bool far = NM_TILE_VECTORS > 2 ? t->few : rows < NM_TILE_ROWS;
+    const size_t ahead = (far ? NM_FAR_PREFETCH : NM_NEAR_PREFETCH) * t->b_step;
     vf right[NM_TILE_VECTORS];
     NM_UNROLLED(j, vectors) {
-        right[j] = load_right(b + at[j]);
+        right[j] = load_right(t, b + at[j]);
         for (int i = 0; t->stream && i < NM_W; i += NM_LINE)
             __builtin_prefetch(b + at[j] + ahead + i);
     }
@@ -398,9 +404,9 @@ NM_INLINE void tile_fixed(const gemm_tile t, const int rows, const int vectors)
 
 #define NM_TILE_CASE(n)                                                                                      \
     case n:                                                                                                  \
-        if (n > NM_TILE_ROWS)                                                                                \
+        if (n > NM_TILE_ROWS || (n > nm_tile_rows(2) && NM_TILE_VECTORS > 2 && !t.few))                      \
             return;                                                                                          \
-        if (NM_TILE_VECTORS > 2 && t.cols > 2 * NM_W)                                                        \
+        if (NM_TILE_VECTORS > 2 && !t.few && t.cols > 2 * NM_W)                                              \
             tile_fixed(t, n > nm_tile_rows(NM_TILE_VECTORS) ? 1 : n, NM_TILE_VECTORS);                       \
         else if (t.cols > NM_W)                                                                              \
             tile_fixed(t, n > NM_TILE_ROWS ? 1 : n, 2);                                                      \

@@ -6,11 +6,11 @@
 
 #define NM_W 16
 /* rows of the register tile: 14 x 2 vectors of sums, 2 of b, 1 of a; with bf16 4 x 2 or 3 x 3, because each
- * has three sums */
+ * has three sums, and 7 x 2 for few rows */
 #if defined(NM_BF16_AMX)
 #define NM_TILE_ROWS 32
 #elif defined(NM_BF16)
-#define NM_TILE_ROWS    4
+#define NM_TILE_ROWS    7
 #define NM_TILE_VECTORS 3
 #else
 #define NM_TILE_ROWS 14
