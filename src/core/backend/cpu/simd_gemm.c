@@ -12,7 +12,8 @@ enum {
     FEW_ROWS = NM_TILE_VECTORS > 2 ? 48 : 0, /* with fewer, tiles have two vectors, which read b less often */
     MICRO_VECTORS = (MICRO_ROWS + NM_W - 1) / NM_W,
     MICRO_STEP = MICRO_VECTORS > 1 ? MICRO_VECTORS *NM_W : MICRO_ROWS,
-    DEPTH = 512, /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
+    FEW_STEP = NM_TILE_ROWS, /* with few rows, a micro-panel of a and the prefetched b fit L1 */
+    DEPTH = 512,             /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
     PANELS = NM_PANEL_GROUP > 1 && MICRO_ROWS < 12 ? 16 : 8, /* micro-panels of a block */
     EXTRA_PANELS = PANELS / 4,        /* additional ones of a block, instead of a small last block */
     BLOCK_ROWS = PANELS * MICRO_ROWS, /* MC: the packed rows of a fit L2 */
@@ -128,19 +129,20 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
 /* Strides of the rows of a micro-panel and of its panel rows. */
 enum { A_ROW = 1, A_STEP = MICRO_STEP };
 
-/* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][MICRO_STEP]; lanes past the rows
- * are undefined. */
-static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
+/* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][step]; lanes past the rows are
+ * undefined. step: a constant. */
+NM_INLINE void pack_a_rows(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to,
+                           const size_t step)
 {
     int32_t height = micro_panel_rows(rows);
     for (int32_t r = 0; !g->ta && r < rows; r += height) {
         const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)k0;
         nm_pack_transposed(from, g->lda, nm_min_i32(rows - r, height), depth,
-                           to + micro_panel_offset(r / height, depth), MICRO_STEP);
+                           to + micro_panel_offset(r / height, depth), step);
 #if NM_TILE_ROWS > NM_W
         for (int32_t i = NM_W; i < nm_min_i32(rows - r, height); i += NM_W)
             nm_pack_transposed(from + (size_t)i * g->lda, g->lda, nm_min_i32(rows - r, height) - i, depth,
-                               to + micro_panel_offset(r / height, depth) + i, MICRO_STEP);
+                               to + micro_panel_offset(r / height, depth) + i, step);
 #endif
     }
     for (int32_t k = 0; g->ta && k < depth; k += NM_PANEL_GROUP) {
@@ -150,17 +152,23 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
                 __builtin_prefetch(from + (size_t)ahead * g->lda + r);
         for (int32_t r = 0; r < rows; r += height)
             nm_pack_group(from + r, g->lda, depth - k, rows - r,
-                          to + micro_panel_offset(r / height, depth) + (size_t)nm_panel_rows(k) * MICRO_STEP,
-                          MICRO_STEP);
+                          to + micro_panel_offset(r / height, depth) + (size_t)nm_panel_rows(k) * step, step);
 #if NM_TILE_ROWS > NM_W
         for (int32_t r = 0; r < rows; r += height)
             for (int32_t i = NM_W; i < nm_min_i32(rows - r, height); i += NM_W)
-                nm_pack_group(from + r + i, g->lda, depth - k, rows - r - i,
-                              to + micro_panel_offset(r / height, depth) +
-                                  (size_t)nm_panel_rows(k) * MICRO_STEP + i,
-                              MICRO_STEP);
+                nm_pack_group(
+                    from + r + i, g->lda, depth - k, rows - r - i,
+                    to + micro_panel_offset(r / height, depth) + (size_t)nm_panel_rows(k) * step + i, step);
 #endif
     }
+}
+
+static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
+{
+    if (rows < FEW_ROWS)
+        pack_a_rows(g, row, rows, k0, depth, to, FEW_STEP);
+    else
+        pack_a_rows(g, row, rows, k0, depth, to, A_STEP);
 }
 
 #endif
@@ -171,7 +179,7 @@ typedef struct block {
 } block;
 
 #if NM_TILE_VECTORS > 2
-/* A function of its own, so that GCC keeps all sums in registers. */
+/* Not inlined, so that GCC keeps all sums in registers. */
 static __attribute__((noinline)) void full_tile(const gemm_tile *t)
 {
     gemm_tile tile = *t;
@@ -192,10 +200,12 @@ NM_INLINE void run_columns(gemm_tile tile, int32_t rows, int32_t most, int32_t d
     const int32_t height = micro_panel_rows(rows);
     float *c = tile.c;
     tile.a_row = A_ROW;
-    tile.a_step = A_STEP;
+    tile.a_step = few ? FEW_STEP : A_STEP;
     tile.b_step = NM_TILE_COLS;
     tile.stream = true;
     tile.few = few;
+    if (few)
+        tile.b_next = NM_W;
     for (int32_t r = 0; r < rows; r += tile.rows) {
         tile.rows = nm_tile_part(nm_min_i32(rows - r, height - r % height), most);
         tile.a = micro_panels + micro_panel_offset(r / height, depth) + r % height * A_ROW;
