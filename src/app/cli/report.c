@@ -115,8 +115,7 @@ const nm_command nm_command_report = {
     .details =
         "Reads log.jsonl and config.ini of each RUN, and test.json and inspection.json if norma compare "
         "and norma inspect --save have written them. FOLDER is that of a comparison or a study, whose runs "
-        "are "
-        "read; the answer of a study is its own. Writes a self-contained HTML page: the answer with its "
+        "are read; the answer of a study is its own. Writes a self-contained HTML page: the answer with its "
         "main curves, the runs in a table, the figures of the papers for which the runs have recorded data, "
         "sample outputs, and the differences of the configurations. Drag over a figure to zoom in, "
         "double-click to zoom out; hover to read values; smooth the curves, average over seeds, or save a "
