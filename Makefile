@@ -1,7 +1,7 @@
 # CMake builds; scripts/ do the rest. Each target first names and installs missing Debian packages (asking before sudo,
 # unless YES=1 or CI is set).
 #     make            build into build/              make demo      train and compare four variants, about 4 minutes
-#     make test       build, run the tests           make lint      formatting, includes, language, clang-tidy, cppcheck ...
+#     make test       build, test [ALL=1: all tests] make lint      formatting, includes, language, clang-tidy, cppcheck ...
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
@@ -54,7 +54,7 @@ test:
 	@scripts/packages.sh build test
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_WERROR=$(WERROR) -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON
 	@cmake --build $(BUILD) -j $(JOBS)
-	@scripts/test.sh $(BUILD)
+	@scripts/test.sh $(BUILD) $(if $(ALL),,-LE thorough)
 
 test-python:
 	@scripts/packages.sh build test python
@@ -69,7 +69,8 @@ test-python-latest:
 	@scripts/packages.sh build
 	@[ -x $(BUILD)/latest-venv/bin/python ] || python3 -m venv $(BUILD)/latest-venv
 	@$(BUILD)/latest-venv/bin/pip install -q --upgrade numpy torch transformers ctranslate2 sentencepiece pandas pytest mypy ruff \
-	    accelerate peft lightning onnxruntime onnxscript datasets nbclient ipykernel
+	    accelerate peft lightning onnxruntime onnxscript datasets nbclient ipykernel \
+	    torchao bitsandbytes optimum-quanto
 	@$(BUILD)/latest-venv/bin/pip install -q --upgrade pymarian || echo 'without pymarian: it has no wheel for this Python'
 	@$(BUILD)/latest-venv/bin/pip install -q --force-reinstall --no-deps -C build-dir=$(BUILD)-wheel .
 	@$(BUILD)/latest-venv/bin/pip list 2>/dev/null | \

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "backend/device_memory.h"
 #include "train/corpus.h"
 #include "decode/decode.h"
 #include "task/tasks.h"
@@ -169,6 +170,14 @@ static json_t *kernel_list(const nm_profile *profile)
     return list;
 }
 
+static double calls_of(const nm_profile *profile)
+{
+    double sum = 0;
+    for (int i = 0; i < profile->n_kernels; i++)
+        sum += (double)profile->kernels[i].calls;
+    return sum / (double)profile->updates;
+}
+
 static double flops_of(const nm_profile *profile)
 {
     double sum = 0;
@@ -179,14 +188,16 @@ static double flops_of(const nm_profile *profile)
 
 typedef struct step_rate {
     double seconds, tokens_per_second;
+    double waits; /* of the host for a device, per update */
     int n;
 } step_rate;
 
 /* Medians of single updates; the first one allocates memory and is not counted. */
 static step_rate time_steps(const bench *on, const model_run *m)
 {
+    const nm_backend *backend = nm_trainer_model(m->trainer)->backend;
     double times[MOST_STEPS], rates[MOST_STEPS], begin = bench_now(), budget = on->options->quick ? 2 : 8;
-    int64_t tokens = 0;
+    int64_t tokens = 0, waits = 0;
     int n = -1;
     for (; n < MOST_STEPS && (n < 5 || bench_now() - begin < budget); n++) {
         nm_training_progress progress;
@@ -194,13 +205,16 @@ static step_rate time_steps(const bench *on, const model_run *m)
         double start = bench_now();
         if (nm_trainer_update(m->trainer, &progress, &err) != NM_OK)
             bench_fail("%s", err.text);
-        if (n >= 0) {
+        if (n < 0) {
+            waits = nm_backend_waits(backend);
+        } else {
             times[n] = bench_now() - start;
             rates[n] = (double)(progress.tokens - tokens) / times[n];
         }
         tokens = progress.tokens;
     }
-    return (step_rate){bench_median(times, n), bench_median(rates, n), n};
+    return (step_rate){bench_median(times, n), bench_median(rates, n),
+                       (double)(nm_backend_waits(backend) - waits) / n, n};
 }
 
 static json_t *measure_step(const bench *on, const model_run *m)
@@ -209,11 +223,12 @@ static json_t *measure_step(const bench *on, const model_run *m)
     const step_rate rate = time_steps(on, m);
     const nm_profile profile = nm_trainer_profile(m->trainer);
     double gflops = 1e-9 * flops_of(&profile) / profile.seconds;
-    return json_pack("{ss ss sf sf sf sf sf si sf so}", "preset", m->preset, "max_tokens", m->max_tokens,
-                     "milliseconds", 1e3 * rate.seconds, "tokens_per_second", rate.tokens_per_second,
-                     "gflops", gflops, "ceiling", ceiling, "of_ceiling", gflops / ceiling, "steps", rate.n,
-                     "mib", (double)(nm_trainer_peak_bytes(m->trainer) >> 20), "kernels",
-                     kernel_list(&profile));
+    return json_pack("{ss ss sf sf sf sf sf si sf sf sf so}", "preset", m->preset, "max_tokens",
+                     m->max_tokens, "milliseconds", 1e3 * rate.seconds, "tokens_per_second",
+                     rate.tokens_per_second, "gflops", gflops, "ceiling", ceiling, "of_ceiling",
+                     gflops / ceiling, "steps", rate.n, "mib",
+                     (double)(nm_trainer_peak_bytes(m->trainer) >> 20), "calls", calls_of(&profile), "waits",
+                     rate.waits, "kernels", kernel_list(&profile));
 }
 
 typedef struct decoding {

@@ -94,11 +94,12 @@ void bench_table_steps(const json_t *steps)
 {
     const json_t *one;
     size_t i;
-    printf("\ntraining step  tokens       ms   tokens/s  GFLOP/s  ceiling   ceil    MiB\n");
-    json_array_foreach(steps, i, one) printf(
-        "%-14s %6s %8.1f %10.0f %8.1f %8.1f %5.0f%% %6.0f\n", text(one, "preset"), text(one, "max_tokens"),
-        number(one, "milliseconds"), number(one, "tokens_per_second"), number(one, "gflops"),
-        number(one, "ceiling"), 100 * number(one, "of_ceiling"), number(one, "mib"));
+    printf("\ntraining step  tokens       ms   tokens/s  GFLOP/s  ceiling   ceil    MiB  calls  waits\n");
+    json_array_foreach(steps, i, one)
+        printf("%-14s %6s %8.1f %10.0f %8.1f %8.1f %5.0f%% %6.0f %6.0f %6.1f\n", text(one, "preset"),
+               text(one, "max_tokens"), number(one, "milliseconds"), number(one, "tokens_per_second"),
+               number(one, "gflops"), number(one, "ceiling"), 100 * number(one, "of_ceiling"),
+               number(one, "mib"), number(one, "calls"), number(one, "waits"));
 }
 
 void bench_table_scaling(const json_t *scaling)

@@ -58,7 +58,7 @@ install(TARGETS norma_python LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM
 # functions of the library are given by their addresses, and those of Python are in the interpreter.
 find_package(Python3 QUIET COMPONENTS Interpreter Development.Module)
 if(Python3_Development.Module_FOUND AND NOT NORMA_SANITIZE)
-  add_library(norma_python_calls MODULE python/calls.c python/calls_pass.c)
+  add_library(norma_python_calls MODULE python/calls.c python/calls_pass.c python/calls_tensor.c)
   set_target_properties(norma_python_calls PROPERTIES PREFIX "" OUTPUT_NAME _calls SUFFIX .abi3.so C_VISIBILITY_PRESET hidden
                         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)
   target_include_directories(norma_python_calls SYSTEM PRIVATE ${Python3_INCLUDE_DIRS})

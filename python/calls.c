@@ -32,14 +32,12 @@ static bool is_plain_state(void)
 
 static bool read_x(call *c, PyObject *x)
 {
-    c->x = memory_of(x, float32);
-    PyObject *shape = c->x ? PyObject_GetAttr(x, s_shape) : NULL;
-    Py_ssize_t n = shape ? PyTuple_Size(shape) : 0;
-    int64_t width = n > 0 ? PyLong_AsLongLong(PyTuple_GetItem(shape, n - 1)) : -1;
-    Py_XDECREF(shape);
-    int64_t elements = width == c->layer->width ? integer_of(x, s_numel) : 0;
-    c->rows = (int32_t)(elements / c->layer->width);
-    return elements > 0 && elements <= INT32_MAX;
+    tensor_data m;
+    if (!memory_of(x, float32, &m) || m.width != c->layer->width || m.elements > INT32_MAX)
+        return false;
+    c->x = m.data;
+    c->rows = (int32_t)(m.elements / m.width);
+    return c->rows > 0;
 }
 
 static bool read_params(call *c, PyObject *params)
@@ -48,10 +46,10 @@ static bool read_params(call *c, PyObject *params)
     if (PyTuple_Size(params) != l->n_params)
         return false;
     for (int i = 0; i < l->n_params; i++) {
-        PyObject *tensor = PyTuple_GetItem(params, i);
-        c->params[i] = memory_of(tensor, float32);
-        if (!c->params[i] || integer_of(tensor, s_numel) != l->params[i].length)
+        tensor_data m;
+        if (!memory_of(PyTuple_GetItem(params, i), float32, &m) || m.elements != l->params[i].length)
             return false;
+        c->params[i] = m.data;
     }
     return true;
 }
@@ -238,6 +236,7 @@ static PyObject *setup(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_KeyError, "norma._calls.setup: a function or an object is missing");
         return NULL;
     }
+    use_exchange();
     Py_RETURN_NONE;
 }
 

@@ -22,11 +22,11 @@ enum { MANY_ELEMENTS = 1 << 14 };
 #define OBJECTS(O) \
     O(tensor_type) O(parameter_type) O(float32) O(int64) O(empty_like) O(is_grad_enabled) O(get_num_threads) \
     O(tracing_state) O(transforms) O(is_wrapped) O(is_batched) O(forward_levels) O(apply) O(by_formulas) \
-    O(raise_error) O(warn_recomputed)
+    O(raise_error) O(warn_recomputed) O(exchange)
 
 /* Names of attributes and methods */
 #define NAMES(N) \
-    N(dtype) N(is_cpu) N(is_contiguous) N(contiguous) N(numel) N(data_ptr) N(shape) N(requires_grad) \
+    N(dtype) N(is_cpu) N(is_contiguous) N(contiguous) N(data_ptr) N(shape) N(requires_grad) \
     N(saved_tensors) N(to_save) N(needs_input_grad) N(call) N(acquire) N(release) N(acquire_pass) N(handle) \
     N(new_empty) N(training) N(kernel) N(process) N(state) N(__dict__) N(_padding_mask) N(_model_mask) \
     N(_statistics) N(_attributes) N(_offset) N(_names) N(_parameters) N(_buffers) N(_calls) N(_penalty) \
@@ -79,13 +79,31 @@ typedef struct call {
     void *state_memory[MAX_TENSORS]; /* of the tensors, in the forward pass */
 } call;
 
+/* A contiguous tensor of the CPU */
+typedef struct tensor_data {
+    void *data;
+    int64_t elements, width; /* width: of the last axis; 0: there is none */
+} tensor_data;
+
+/* Takes exchange, DLPack's interface of PyTorch, or None: it has none. */
+void use_exchange(void);
+/* The memory of a contiguous tensor of the CPU and of the type, float32 or int64; false: it is another one. A
+ * sparse tensor, and a tensor that represents others in a transform, have no address: the exception is left
+ * to the caller. */
+bool memory_of(PyObject *tensor, PyObject *dtype, tensor_data *m);
+/* The tensor itself, or a contiguous copy, float32 on the CPU: a new reference; NULL: an exception. data: the
+ * place of its address. */
+PyObject *dense(PyObject *tensor, void *data);
+/* A new tensor of the shape of a contiguous one, as dense() */
+PyObject *like(PyObject *tensor, void *data);
+
 extern PyTypeObject *layer_type, *call_type;
 bool create_types(void); /* false: an exception */
 
 /* Gives a call a free pass of its layer; false: an exception. */
 bool take_pass(call *c);
 /* The addresses of the tensors of the state; false, perhaps with an exception: one of them does not fit. */
-bool state_memory(const layer *l, PyObject *state, void **memory);
+bool state_memory(const layer *l, PyObject *state, void **addresses);
 /* y, or (y, penalty), of a call with a pass and the memory of x, parameters and state. keeps_before: for a
  * backward pass */
 PyObject *forward_results(call *c, PyObject *x, bool keeps_before);
@@ -123,46 +141,10 @@ static inline bool has_flag(PyObject *object, PyObject *name)
     return is_true(PyObject_GetAttr(object, name));
 }
 
-static inline int64_t integer_of(PyObject *tensor, PyObject *method)
-{
-    PyObject *found = PyObject_CallMethodObjArgs(tensor, method, NULL);
-    int64_t value = found ? PyLong_AsLongLong(found) : -1;
-    Py_XDECREF(found);
-    return value;
-}
-
-static inline void *address_of(PyObject *tensor)
-{
-    PyObject *found = PyObject_CallMethodObjArgs(tensor, s_data_ptr, NULL);
-    void *address = found ? PyLong_AsVoidPtr(found) : NULL;
-    Py_XDECREF(found);
-    return address;
-}
-
 static inline bool is_plain_tensor(PyObject *object)
 {
     PyObject *type = object ? (PyObject *)Py_TYPE(object) : NULL;
     return type && (type == tensor_type || type == parameter_type);
-}
-
-static inline bool is_contiguous(PyObject *tensor)
-{
-    return is_true(PyObject_CallMethodObjArgs(tensor, s_is_contiguous, NULL));
-}
-
-/* The memory of a contiguous tensor of the CPU, or NULL. A sparse tensor, and a tensor that represents others
- * in a transform, have no address: the exception is left to the caller. */
-static inline void *memory_of(PyObject *tensor, PyObject *dtype)
-{
-    if (!is_plain_tensor(tensor) || !attribute_is(tensor, s_dtype, dtype) || !has_flag(tensor, s_is_cpu) ||
-        !is_contiguous(tensor))
-        return NULL;
-    return address_of(tensor);
-}
-
-static inline PyObject *like(PyObject *tensor)
-{
-    return PyObject_CallFunctionObjArgs(empty_like, tensor, NULL);
 }
 
 static inline bool is_current(PyObject *function) /* a state of PyTorch; None: this version has none */

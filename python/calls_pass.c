@@ -173,16 +173,18 @@ static void store_vectors(const layer *l, void *const *state)
         memcpy(state[i], l->state[i].memory, bytes_of(&l->state[i]));
 }
 
-bool state_memory(const layer *l, PyObject *state, void **memory)
+bool state_memory(const layer *l, PyObject *state, void **addresses)
 {
     Py_ssize_t n = PyTuple_Size(state), without_count = l->n_state + l->n_counters;
     if (n != without_count && !(n == without_count + 1 && !l->n_counters))
         return false;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *tensor = PyTuple_GetItem(state, i);
-        memory[i] = memory_of(tensor, i < l->n_state ? float32 : int64);
-        if (!memory[i] || integer_of(tensor, s_numel) != (i < l->n_state ? l->state[i].length : 1))
+        bool counts = i >= l->n_state;
+        tensor_data m;
+        if (!memory_of(PyTuple_GetItem(state, i), counts ? int64 : float32, &m) ||
+            m.elements != (counts ? 1 : l->state[i].length))
             return false;
+        addresses[i] = m.data;
     }
     return true;
 }
@@ -274,23 +276,24 @@ static PyObject *penalty_of(const call *c, PyObject *x)
 {
     PyObject *shape = PyTuple_New(0);
     PyObject *scalar = shape ? PyObject_CallMethodObjArgs(x, s_new_empty, shape, NULL) : NULL;
-    float *memory = scalar ? memory_of(scalar, float32) : NULL;
+    tensor_data m;
+    bool fits = scalar && memory_of(scalar, float32, &m);
     Py_XDECREF(shape);
-    if (!memory) {
+    if (!fits) {
         Py_XDECREF(scalar);
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_RuntimeError, "norma.torch: no memory of the penalty");
         return NULL;
     }
-    *memory = c->training ? (float)lib.penalty(c->pass) : 0;
+    *(float *)m.data = c->training ? (float)lib.penalty(c->pass) : 0;
     return scalar;
 }
 
 PyObject *forward_results(call *c, PyObject *x, bool keeps_before)
 {
-    PyObject *y = like(x), *penalty = NULL, *both = NULL;
-    float *memory = y ? address_of(y) : NULL;
-    if (!memory || !run(c, memory, keeps_before))
+    float *data;
+    PyObject *y = like(x, &data), *penalty = NULL, *both = NULL;
+    if (!y || !run(c, data, keeps_before))
         goto fail;
     if (!c->layer->has_penalty)
         return y;
@@ -324,21 +327,6 @@ PyObject *function_forward(PyObject *self, PyObject *const *args, Py_ssize_t n)
 static bool calls_true(PyObject *function, PyObject *argument)
 {
     return function != Py_None && is_true(PyObject_CallFunctionObjArgs(function, argument, NULL));
-}
-
-/* A contiguous float32 tensor of the CPU, a new reference; NULL with an exception if it is not one. */
-static PyObject *dense(PyObject *tensor, float **memory)
-{
-    PyObject *found = is_contiguous(tensor) ? new_reference(tensor)
-                                            : PyObject_CallMethodObjArgs(tensor, s_contiguous, NULL);
-    if (found && attribute_is(found, s_dtype, float32) && has_flag(found, s_is_cpu) &&
-        (*memory = address_of(found)) != NULL)
-        return found;
-    Py_XDECREF(found);
-    if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_RuntimeError,
-                        "norma.torch: a tensor of the backward pass is not float32 on the CPU");
-    return NULL;
 }
 
 typedef struct gradients {
@@ -398,9 +386,8 @@ static PyObject *backward_results(const call *c, PyObject *saved, PyObject *need
             put(results, i + 1, new_reference(Py_None));
             continue;
         }
-        if (!(gradient = like(input)))
+        if (!(gradient = like(input, i ? &g.d_params[i - 1] : &g.dx)))
             goto fail;
-        *(i ? &g.d_params[i - 1] : &g.dx) = address_of(gradient);
         put(results, i ? i + 1 : 0, gradient);
     }
     put(results, 1, new_reference(Py_None));

@@ -3,11 +3,11 @@
 
     scripts/device_mutants.py BUILD (--faults | --barriers) [FILE...]
 
-BUILD is a build folder with tests/test_kernels, FILE a name in src/core/backend/device/kernels without
-.inc (default: all).
+BUILD is a build folder with tests/test_kernels and tests/test_bf16, FILE a name in
+src/core/backend/device/kernels without .inc (default: all).
 
 --faults    in every kernel, the value of its last store is changed by 0.1 % (integers: by 1); a kernel
-            that stores by functions leaves out a tile
+            that stores by functions leaves out a tile, or the first operation of a list
 --barriers  every BARRIER() and WARP_SYNC() is removed in turn; if all results are the same, the checks run
             again under the thread sanitizer
 
@@ -27,20 +27,21 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent
 DEVICE = SOURCE / "src/core/backend/device"
 
-# The checks that launch the kernels, of which most have the name of a row.
+# The checks that launch the kernels, of which most have the name of a row; "test_...": a test of test_bf16.
 CHECKS = {
-    "attention": "attention guided_attention attention_grad relative_attention relative_attention_grad",
-    "attention_mma": "attention",
+    "attention": "attention attention_cached guided_attention attention_grad relative_attention "
+                 "relative_attention_grad",
+    "attention_mma": "test_device_attention attention attention_grad",
     "block_term": "block_term block_term_grad",
     "crf": "crf",
     "elementwise": "scale add add_dropout dropout store_bf16 load_bf16 act_grad map map_grad gate gate_grad "
                    "vec random_init",
     "int8": "round_int8 pack_int8 linear_int8",
-    "loss": "softmax_loss log_softmax top_k log_top_k",
+    "loss": "softmax_loss log_softmax mix log_top_k",
     "norms": "token_norm token_norm_grad seed_norm seed_norm_grad feature_moments feature_norm "
              "feature_norm_grad",
-    "optimizer": "adam sgd",
-    "products": "gemm linear linear_selected linear_grad_input linear_grad_weight",
+    "optimizer": "plan_update adam sgd",
+    "products": "gemm linear linear_selected linear_grad_input linear_grad_weight test_device_products",
     "sequences": "embed embed_grad gather rotate pool_max",
     "sums": "dot linear_grad_weight feature_moments crf",
     "windows": "patches patches_grad window_mean window_mean_grad",
@@ -50,7 +51,10 @@ FIRST = {
     "attention_delta": "attention_grad",
     "attention_grad_kv": "attention_grad",
     "attention_grad_q": "attention_grad",
-    "attention_mma": "attention",
+    "attention_mma": "test_device_attention",
+    "attention_mma_grad_kv": "attention_grad",
+    "attention_mma_grad_q": "attention_grad",
+    "gemm_mma": "linear",
     "guided_loss": "guided_attention",
 }
 
@@ -77,8 +81,8 @@ def faults(text):
             at = stores[-1].span()
             new = f"{left} {operator} BROKEN({value});"
         else:
-            loop = re.compile(r"= begin;").search(text, begin, end)
-            at, new = loop.span(), "= begin + TILE_ROWS;"
+            loop = re.compile(r"= (begin|0);").search(text, begin, end)
+            at, new = loop.span(), f"= {loop.group(1)} + {'TILE_ROWS' if loop.group(1) == 'begin' else 1};"
         yield name, name, text[: at[0]] + "\n" + new + text[at[1]:]
 
 
@@ -98,10 +102,15 @@ class Build:
     def __init__(self, folder, work):
         self.folder, self.work = Path(folder).resolve(), Path(work)
         commands = json.loads((self.folder / "compile_commands.json").read_text())
-        self.compile = {Path(c["file"]).name: c for c in commands if "/backend/device/" in c["file"]}
-        link = subprocess.run(["ninja", "-t", "commands", "tests/test_kernels"], cwd=self.folder, check=True,
+        # Not those of the stub of CUDA, whose device addresses are no host addresses.
+        self.compile = {Path(c["file"]).name: c for c in commands
+                        if "/backend/device/" in c["file"] and "NM_EMULATOR_OFFSET" not in c["command"]}
+        self.links = [self.link_command(name) for name in ("test_kernels", "test_bf16")]
+
+    def link_command(self, name):
+        link = subprocess.run(["ninja", "-t", "commands", "tests/" + name], cwd=self.folder, check=True,
                               capture_output=True, text=True).stdout.strip().splitlines()[-1]
-        self.link = shlex.split(link.replace(": && ", "").replace(" && :", ""))
+        return shlex.split(link.replace(": && ", "").replace(" && :", ""))
 
     def object(self, name, copy, extra):
         """Compiles a file of the device backend, with the kernels of a copy."""
@@ -111,12 +120,12 @@ class Build:
         words[1 + words.index("-c")] = str(copy / name)
         drop = {i for i, w in enumerate(words) if w in ("-MD", "-Werror")}
         drop |= {i + k for i, w in enumerate(words) if w in ("-MT", "-MF") for k in (0, 1)}
-        words = [w for i, w in enumerate(words) if i not in drop]
+        words = ["-O0" if w == "-O2" else w for i, w in enumerate(words) if i not in drop]
         words[-1:] = [words[-1], "-iquote", str(copy.parent.parent), "-w", BROKEN, *extra]
         done = run(words, self.compile[name]["directory"])
         return (str(out), "") if done.returncode == 0 else (None, done.stderr)
 
-    def program(self, copy, thread_sanitizer=False):
+    def programs(self, copy, thread_sanitizer=False):
         extra = ["-fsanitize=thread", "-O1"] if thread_sanitizer else []
         names = ["emulated_kernels.c", "emulator.c"] if thread_sanitizer else ["emulated_kernels.c"]
         objects = []
@@ -125,20 +134,25 @@ class Build:
             if not path:
                 return None, message
             objects.append(path)
-        out = str(self.work / "test_kernels")
-        words = list(self.link)
-        words[words.index("-o") + 1] = out
-        at = words.index("-o") + 2
-        words[at:at] = [*objects, "-Wl,--allow-multiple-definition", *extra[:1]]
-        done = run(words, self.folder)
-        return (out, "") if done.returncode == 0 else (None, done.stderr[-300:])
+        for link in self.links:
+            words = list(link)
+            at = words.index("-o") + 1
+            words[at] = str(self.work / Path(words[at]).name)
+            words[at + 1:at + 1] = [*objects, "-Wl,--allow-multiple-definition", *extra[:1]]
+            done = run(words, self.folder)
+            if done.returncode:
+                return None, done.stderr[-300:]
+        return self.work, ""
 
 
-def notice(program, checks):
+def notice(folder, checks):
     """The first check that fails, and how; None: all pass."""
     for check in checks:
+        words = ["test_kernels", "test_emulated", check]
+        if check.startswith("test_"):
+            words = ["test_bf16", check]
         try:
-            done = run([program, "test_emulated", check], None, env=ENVIRONMENT, timeout=900)
+            done = run([folder / words[0], *words[1:]], None, env=ENVIRONMENT, timeout=900)
         except subprocess.TimeoutExpired:
             return f"{check}: does not end"
         if done.returncode:
@@ -165,16 +179,20 @@ def main():
         for file in options.files or sorted(CHECKS):
             source = device / "kernels" / (file + ".inc")
             original = source.read_text()
+            made, message = build.programs(device)
+            found = notice(made, CHECKS[file].split()) if made else "does not compile: " + message[:300]
+            if found:
+                sys.exit(f"{file} without a change: {found}")
             for kernel, name, text in (faults if options.faults else barriers)(original):
                 source.write_text(text)
                 rows = CHECKS[file].split()
                 first = FIRST.get(kernel, kernel)
                 rows.sort(key=lambda row: row != first)
-                program, message = build.program(device)
-                found = notice(program, rows) if program else "does not compile: " + message[:300]
+                made, message = build.programs(device)
+                found = notice(made, rows) if made else "does not compile: " + message[:300]
                 if not found and options.barriers:
-                    program, message = build.program(device, thread_sanitizer=True)
-                    found = notice(program, rows) if program else "does not compile: " + message[:300]
+                    made, message = build.programs(device, thread_sanitizer=True)
+                    found = notice(made, rows) if made else "does not compile: " + message[:300]
                 changed += 1
                 survived += not found or "does not compile" in found
                 print(f"{file} {name}: {found or 'survived'}", flush=True)

@@ -16,15 +16,12 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "python/norma/_records.py"
-PAGES = ["docs/formats.md", "docs/json.md"]
+PAGE = "docs/formats.md"
 HEADERS = ["status", "option", "backend", "norm", "norm_type", "translator", "language_model", "tagger",
            "score", "prepare", "train", "compare", "study"]
 LISTS = ["include/norma/train.h", "include/norma/compare.h", "include/norma/study.h",
          "src/core/train/trainer.h", "src/core/train/trainer_private.h",
-         "src/core/train/schedule.h", "src/core/train/log.c", "src/app/cli/perplexity.c",
-         "src/app/cli/tag.c", "src/app/cli/classify.c", "src/app/cli/score.c", "src/app/cli/baseline.c",
-         "src/app/cli/inspect_print.c", "src/core/probe/tid.h", "src/core/probe/tid.c",
-         "src/core/probe/conditioning.h", "src/core/probe/gradient_bounds.h", "src/core/probe/confidence.h"]
+         "src/core/train/schedule.h", "src/core/train/log.c"]
 # C struct: Python class. Structs that others contain come first.
 STRUCTS = {"nm_error": "ErrorText", "nm_option": "Option", "nm_preset": "Preset",
            "nm_backend_options": "BackendOptions", "nm_norm_plan": "NormPlan", "nm_norm_site": "NormSite",
@@ -167,14 +164,11 @@ def python(lists, headers):
 
 
 def table(names, lists):
-    prefixes = names.pop(0)[len("prefix="):].split(",") if names[0].startswith("prefix=") else [""]
-    suffix = names.pop(0)[len("suffix="):] if names[0].startswith("suffix=") else ""
     rows = []
     for name in names:
         for kind, _, help, key in lists.rows(name):
             if key and not kind.startswith("other"):
-                keys = ", ".join(f"`{prefix}{key.rstrip('?')}{suffix}`" for prefix in prefixes)
-                rows.append(f"| {keys} | {help.replace('|', chr(92) + '|')} |")
+                rows.append(f"| `{key.rstrip('?')}` | {help.replace('|', chr(92) + '|')} |")
     return "\n".join(rows) + "\n"
 
 
@@ -222,7 +216,7 @@ def main():
     if sys.argv[1:2] == ["--layout"]:
         return check_layout(sys.argv[2], lists, headers)
     status = 0
-    for path in [PYTHON, *PAGES]:
+    for path in [PYTHON, PAGE]:
         old = read(path) if (SOURCE / path).exists() else ""
         new = python(lists, headers) if path == PYTHON else page(old, lists)
         if new != old and "--check" in sys.argv:

@@ -36,10 +36,15 @@ def annotation(option):
     return "Union[int, str]" if option.kind is str else option.kind.__name__
 
 
+def own_options(found):
+    """Without those of another parameter, and of models only (C header norm.h, nm_norm_site.sequences)."""
+    return {name: option for name, option in found.options.items()
+            if name not in ("groups", "count_padding") and not keyword.iskeyword(name)}
+
+
 def parameters(found):
-    for name, option in found.options.items():
-        if name != "groups" and not keyword.iskeyword(name):
-            yield f"{name}: Optional[{annotation(option)}] = None"
+    for name, option in own_options(found).items():
+        yield f"{name}: Optional[{annotation(option)}] = None"
 
 
 def wrapped(text, indent):
@@ -56,19 +61,20 @@ def documentation(found):
     if found.options:
         yield "\n    Options:\n"
         for name, option in found.options.items():
-            yield wrapped(f"- {name} ({option.default}): {option.help}", 4)
+            if name != "count_padding":
+                yield wrapped(f"- {name} ({option.default}): {option.help}", 4)
     yield '    """'
 
 
 def signature(found):
-    own = [name for name in found.options if name != "groups" and not keyword.iskeyword(name)]
     given = ["self", "width: int", "*", "groups: int = 1", *parameters(found), "device: Any = None",
              "dtype: Optional[torch.dtype] = None", 'statistics: str = "process"',
              "process_group: Any = None", "**options: Any"]
     yield textwrap.fill(f"def __init__({', '.join(given)}) -> None:", 108, initial_indent="    ",
                         subsequent_indent=" " * 17, break_long_words=False, break_on_hyphens=False)
-    yield textwrap.fill(f"given: Dict[str, Any] = dict({', '.join(f'{name}={name}' for name in own)})", 108,
-                        initial_indent=" " * 8, subsequent_indent=" " * 37, break_long_words=False)
+    own = ", ".join(f"{name}={name}" for name in own_options(found))
+    yield textwrap.fill(f"given: Dict[str, Any] = dict({own})", 108, initial_indent=" " * 8,
+                        subsequent_indent=" " * 37, break_long_words=False)
     yield (
         f'        self._create("{found.name}", width, groups, device, dtype, statistics, process_group, '
         "given, options)"

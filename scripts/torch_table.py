@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The largest errors of norma.torch by norm and way of computing, as the table of docs/torch.md.
+"""The largest errors of norma.torch by norm and way of computing, as the table of python/tests/accuracy.md.
 
     PYTHONPATH=python NORMA_LIBRARY=build/python/libnorma.so scripts/torch_table.py --write | --check
 
@@ -25,7 +25,7 @@ import torch.multiprocessing as mp
 import norma
 import norma.torch as nt
 
-PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "torch.md"
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "python" / "tests" / "accuracy.md"
 MARKS = "<!-- scripts/torch_table.py -->\n", "<!-- end of the table -->\n"
 NAMES = [name for name in norma.norm_types() if name != "none"]
 # by default, Partial RMSNorm divides by a single one of 12 features, which may be near 0

@@ -6,6 +6,10 @@
  * programming error and aborts. Sums over rows are accumulated in double, in an order that does not depend on
  * the number of threads.
  *
+ * Kernels are asynchronous: on a device they run in the order of the calls, after the calls have returned.
+ * What is in host memory (structs, lists, bytes of `upload`) is read before a call returns. `download`, and
+ * `dot` with a result in host memory, wait.
+ *
  * A matrix is row-major: element (r, c) is data[r * stride + c]; its type is the backend's dtype. A vector
  * is a `void *` to elements of that type. Outputs marked "=" are overwritten, outputs marked "+=" are
  * accumulated into. */
@@ -243,12 +247,14 @@ typedef struct nm_linear_int8_args {
 /* y = alpha x */
 typedef struct nm_scale_args {
     double alpha;
-    nm_mat x, y; /* y may be x */
+    const double *factor; /* device, [1]: alpha is multiplied by it; NULL: 1 */
+    nm_mat x, y;          /* y may be x */
 } nm_scale_args;
 
 /* y += alpha x */
 typedef struct nm_add_args {
     double alpha;
+    const double *factor; /* as in `scale` */
     nm_mat x, y;
 } nm_add_args;
 
@@ -340,6 +346,7 @@ typedef struct nm_gate_grad_args {
 typedef enum nm_vec_op {
     NM_VEC_FILL,        /* out = s */
     NM_VEC_COPY,        /* out = a */
+    NM_VEC_SHIFT,       /* out = a + s */
     NM_VEC_LINEAR,      /* out = s a + t b           (b may be NULL) */
     NM_VEC_MUL,         /* out = s a b + t */
     NM_VEC_MUL_ADD,     /* out = s a b + t c */
@@ -363,16 +370,18 @@ typedef struct nm_vec_args {
 
 /* sum = sum of a_i b_i, in double: the sums of blocks of NM_DOT_BLOCK elements, added in order
  *     *out   = sum
- *     *total = keep *total + factor sum
+ *     *total = keep *total + factor sum        or, if inverse_norm, 1/(max(sqrt(sum), least) + eps)
  * With total only, the host does not wait for the result. */
 enum { NM_DOT_BLOCK = 1024 };
 typedef struct nm_dot_args {
     size_t n; /* 0: sum = 0 */
     const void *a, *b;
     double keep, factor;
+    bool inverse_norm;
+    double least, eps;
     double *blocks; /* host, [n / NM_DOT_BLOCK, rounded up]: the sums of the blocks; NULL: not stored */
     double *out;    /* host; NULL: not stored */
-    double *total;  /* device, [1]; not read if keep is 0; NULL: not stored */
+    double *total;  /* device, [1]; not read if keep is 0 or inverse_norm; NULL: not stored */
 } nm_dot_args;
 
 /* out[i] = drop(scale table[ids[i]] + positions[pos[i]])     (Vaswani et al. 2017, sections 3.4 and 3.5) */
@@ -618,7 +627,8 @@ typedef struct nm_softmax_loss_args {
     const uint8_t *allowed; /* [V]: 0 excludes a token; NULL: all tokens are allowed */
     nm_smoothing smoothing;
     double eps, grad_scale;
-    double *sums;   /* device doubles [2], =: sum of the smoothed loss, sum of the negative log-likelihood */
+    bool add_sums;  /* sums +=, otherwise sums = */
+    double *sums;   /* device doubles [2]: sum of the smoothed loss, sum of the negative log-likelihood */
     void *d_hidden; /* [tokens, d], =; the gradients are NULL if not needed */
     void *d_weight, *d_bias; /* += */
 } nm_softmax_loss_args;
@@ -630,18 +640,22 @@ typedef struct nm_log_softmax_args {
     nm_mat y;               /* may be x */
 } nm_log_softmax_args;
 
-/* The k largest values of each row in descending order, and their columns; ties: the smaller column first. */
-typedef struct nm_top_k_args {
+/* Mixture of the probabilities of n models, called for each model m in turn with its log probabilities x:
+ *     mixture = m = 0 ? x : log(exp(mixture) + exp(x))
+ *     y       = mixture - log(n)                          if m = n - 1 */
+typedef struct nm_mix_args {
     nm_mat x;
-    int32_t k;
-    void *values;     /* [rows, k], = */
-    int32_t *columns; /* [rows, k], = */
-} nm_top_k_args;
+    int32_t m, n;
+    double *mixture; /* device, [rows * cols]; not read if m is 0 */
+    nm_mat y;        /* = or not written; may be x */
+} nm_mix_args;
 
-/* log_softmax, then top_k for k > 0, the log probability of the token `also`, and of one given token per row.
- * Log probabilities that are equal only after rounding are in the order of x. x may be overwritten. */
+/* log_softmax, then the k > 0 largest values of each row in descending order and their columns (ties: the
+ * smaller column first), the log probability of the token `also`, and of one given token per row. Log
+ * probabilities that are equal only after rounding are in the order of x. x may be overwritten. */
 typedef struct nm_log_top_k_args {
     nm_mat x;
+    bool ready;             /* x are log probabilities: no softmax */
     const uint8_t *allowed; /* [cols] or NULL */
     int32_t k, also;
     void *values;         /* [rows, k], = */
@@ -810,6 +824,9 @@ typedef struct nm_adam {
 
 typedef struct nm_adam_args {
     const nm_adam *config;
+    /* Device, [1]: in place of grad_scale, as plan_update writes it; if it is NaN, nothing changes. NULL:
+     * grad_scale. */
+    const double *scale;
     size_t n;
     const void *g;
     void *p, *m, *v; /* [n], updated in place */
@@ -821,10 +838,37 @@ typedef struct nm_adam_args {
  *     p -= lr v */
 typedef struct nm_sgd_args {
     double lr, momentum, grad_scale, clip, weight_decay;
+    const double *scale; /* as in `adam` */
     size_t n;
     const void *g;
     void *p, *v; /* [n], updated in place */
 } nm_sgd_args;
+
+/* Numbers of an update, in device memory. */
+enum {
+    NM_PLAN_SQUARE, /* input: squared L2 norm of the summed gradients */
+    NM_PLAN_LOSS,   /* sums over the passes of the update */
+    NM_PLAN_NLL,
+    NM_PLAN_PENALTY,
+    NM_PLAN_SCALE, /* factor of the gradients; NaN: the update has diverged */
+    NM_PLAN_SIZE
+};
+
+/* Loss, clipping (Pascanu et al. 2013; the constant of fairseq and PyTorch) and divergence of an update:
+ *     norm  = sqrt(square)/targets
+ *     scale = 1/targets min(1, max_norm/(norm + 1e-6))     with max_norm > 0 and norm > max_norm
+ *     scale = 1/targets                                    otherwise
+ *     scale = NaN    if norm, loss/targets or penalty is not finite, or loss/targets > max_loss > 0
+ * Pass i has the numbers ends[i - 1] .. ends[i] - 1 (from 0): the two sums of its loss, a free one, and its
+ * penalties, which are added in their order. Passes are added in pairs, then in pairs of pairs, as shards
+ * are. */
+typedef struct nm_plan_update_args {
+    double targets, max_norm, max_loss; /* max_norm, max_loss 0: no limit */
+    int32_t passes;                     /* at least 1 */
+    const int32_t *ends;                /* host, [passes] */
+    double *numbers;                    /* [ends[passes - 1]], overwritten */
+    double *plan;                       /* [NM_PLAN_SIZE], = except for NM_PLAN_SQUARE */
+} nm_plan_update_args;
 
 /* clang-format off */
 #define NM_KERNELS(K)                                                                       \
@@ -841,11 +885,11 @@ typedef struct nm_sgd_args {
     K(block_term) K(block_term_grad)                                                        \
     K(relative_attention) K(relative_attention_grad)                                        \
     K(pool_max) K(pool_max_grad) K(crf)                                                     \
-    K(softmax_loss) K(log_softmax) K(top_k) K(log_top_k)                                    \
+    K(softmax_loss) K(log_softmax) K(mix) K(log_top_k)                                      \
     K(token_norm) K(token_norm_grad) K(seed_norm) K(seed_norm_grad)                         \
     K(feature_moments) K(feature_norm) K(feature_norm_grad)                                 \
     K(vec) K(dot)                                                                           \
-    K(adam) K(sgd)
+    K(plan_update) K(adam) K(sgd)
 /* clang-format on */
 
 typedef struct nm_kernels {
@@ -868,7 +912,6 @@ typedef struct nm_backend_options {
     bool bf16;         /* matrix multiplications on bf16 operands; NM_F32 only */
     int32_t threads;   /* 0: one per core, at most the CPU limit of control groups */
     bool fenced;       /* ref: memory is accessible only while a kernel runs (for tests) */
-    bool fallback_ref; /* ref computes the kernels that the backend lacks; otherwise it cannot be created */
     bool tf32;         /* cuda: matrix multiplications on operands rounded to tf32 */
     bool own_gemm;     /* cuda: matrix multiplications by Norma's kernel, with the bits of `emulated` */
     int32_t ordinal;   /* cuda: number of the GPU */
@@ -893,7 +936,7 @@ NM_API void nm_backend_free(nm_backend *backend);
 /* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same
  * type and CPU level: one worker per host thread computes in parallel, with bitwise identical results. While
  * it exists, weights must not be registered or unregistered. Free it before `of`.
- * NM_UNSUPPORTED: in fenced mode, and while kernels are timed */
+ * NM_UNSUPPORTED: while kernels are timed */
 NM_API nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads,
                                           nm_error *err);
 

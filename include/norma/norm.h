@@ -42,6 +42,7 @@ typedef struct nm_norm_site {
     int32_t rows;
     nm_norm_plan plan; /* for warm-ups and ramps */
     nm_norm_site_kind kind;
+    bool sequences; /* of a model whose sequences differ in length: the option count_padding is possible */
 } nm_norm_site;
 
 /* Creates a layer of type `type` ("layer", "power", ...); free it with nm_norm_free before the backend.

@@ -109,8 +109,11 @@ struct nm_norm_call { /* one forward pass of a layer and its backward pass */
     bool recomputed;
     nm_norm_joiner *joiner; /* NULL: statistics are over the rows of this call */
     double joined_rows;     /* of all shards, set by the joiner; 0: none, see nm_norm_rows */
-    int64_t update;         /* number of this update, from 1; set by the train of types that count updates */
-    double *penalty;        /* device double, set by train of types with NM_HAS_PENALTY; NULL otherwise */
+    /* Fraction of padding, [0, 1), if the sequences of the batch were padded to the longest. For options
+     * that reproduce programs whose statistics count padding; no row here is padding. */
+    double padding;
+    int64_t update;  /* number of this update, from 1; set by the train of types that count updates */
+    double *penalty; /* device double, set by train of types with NM_HAS_PENALTY; NULL otherwise */
     nm_norm_published published[NM_NORM_MAX_PUBLISHED];
     int n_published;
 };

@@ -12,9 +12,9 @@ COST = ("Memory traffic in bytes per element in float32, and the numbers that th
         "for the backward pass with n tokens of d features; see :doc:`/docs/norms`.")
 
 
-# The names of norms in the claims of papers, where they are not the title.
+# The names of norms in the claims of papers and in tables of results, where they are not the title.
 SHORT = {"layer": "LN|LayerNorm", "batch": "BN|BatchNorm", "power": "PN|PowerNorm", "pnv": "PN-V",
-         "rbn": "RBN"}
+         "rbn": "RBN", "mabn": "MABN", "renorm": "BRN", "group": "GN|GroupNorm"}
 
 
 def claims(root):
@@ -28,6 +28,53 @@ def claims(root):
     found = re.findall(r"^\| \[([a-z]+-\d+)\]\S* \| (.*) \| ([a-z ]+) \| (.*) \| *(\d*) \|$", page, re.M)
     return [(name, claim, variants[name], verdict, effect if runs else "")
             for name, claim, verdict, effect, runs in found]
+
+
+def results(root):
+    """page name -> its text, of all pages of results but the ledger's."""
+    folder, texts = os.path.join(root, "results"), {}
+    for file in sorted(os.listdir(folder)):
+        if file.endswith(".md") and file not in ("README.md", "claims.md"):
+            with open(os.path.join(folder, file), encoding="utf-8") as page:
+                texts[file[:-3]] = page.read()
+    return texts
+
+
+def cells_of(line):
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def tables(text):
+    """(name, titles, rows) of the tables of a page that are recomputed from archived runs."""
+    for name, lines in re.findall(r"<!-- results: (\S+)[^>]*-->\n\n((?:\|.*\n)+)", text):
+        titles, _, *rows = map(cells_of, lines.splitlines())
+        yield name, titles, rows
+
+
+def measurements(found, pages):
+    """Lines on archived runs with the norm that are no test of a paper's claim. pages: results()."""
+    label = re.compile(rf"{found.name}|{SHORT.get(found.name, re.escape(found.title))}")
+    rows = []
+    for page, text in pages.items():
+        for name, titles, cells in tables(text):
+            score, difference = titles.index("seeds") + 1, titles.index("difference")
+            rows += [[f":doc:`/results/{page}`: {name}", row[1], f"{titles[score]} {row[score]}",
+                      f"{row[difference]} ({cells[0][0]}: {cells[0][score]})"]
+                     for row in cells[1:] if label.fullmatch(row[0])]
+        study = re.search(r"^\| (\|.*)\|\n\|[-|:]+\n(?=\| layer )((?:\|.*\n)+)", text, re.M)
+        if study:
+            scores = {row[0]: row[1:] for row in map(cells_of, study[2].splitlines())}
+            rows += [[f":doc:`/results/{page}`: {data}", "", score, f"layer: {layer}" * ("±" in layer)]
+                     for data, score, layer in zip(cells_of(study[1]), scores.get(found.name, []),
+                                                   scores["layer"]) if score != "dropped"]
+    lines = heading("Measured", "-")
+    if rows:
+        return lines + ["Archived runs; the pages have data, conditions and tests.", "",
+                        *table([["Runs", "Seeds", "Result", "Difference (95 %) to"], *rows])]
+    names = re.compile(rf"\b({label.pattern.split('|', 1)[1]})\b")
+    where = [f":doc:`/results/{page}`" for page, text in pages.items() if names.search(text)]
+    return lines + [f"See {', '.join(where)}." if where else
+                    "Not measured: no archived run has this norm.", ""]
 
 
 def findings(found, ledger):
@@ -48,9 +95,9 @@ def costs(path):
     """Rows of the table of costs by name, and its heading."""
     with open(path, encoding="utf-8") as file:
         text = file.read().split("<!-- norm_tables costs -->")[1].split("<!--")[0]
-    rows = [[cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
+    rows = [[cell.replace("`", "") for cell in cells_of(line)]
             for line in text.splitlines() if line.startswith("|")]
-    return rows[0], {row[0]: row for row in rows[2:]}
+    return rows[0], {name: [name, *row[1:]] for row in rows[2:] for name in row[0].split(", ")}
 
 
 def heading(text, line):
@@ -69,7 +116,7 @@ def code(language, *lines):
     return [f".. code-block:: {language}", "", *("   " + line for line in lines), ""]
 
 
-def page(found, titles, cost, ledger=()):
+def page(found, titles, cost, ledger=(), pages=None):
     name = _classes.by_type[found.name].__name__
     lines = [*heading(found.title, "="), *code("text", found.formula)]
     gradient = "approximate by definition" if found.approximate_gradient else "exact"
@@ -88,6 +135,8 @@ def page(found, titles, cost, ledger=()):
     if cost:
         lines += [*heading("Cost", "-"), COST, "", *table(list(zip(titles[1:], cost[1:])))]
     lines += findings(found, ledger)
+    if pages is not None and found.name != "none":
+        lines += measurements(found, pages)
     return "\n".join(lines)
 
 
@@ -96,7 +145,7 @@ def write(root):
     folder = os.path.join(root, "python", "docs", "norms")
     os.makedirs(folder, exist_ok=True)
     titles, rows = costs(os.path.join(root, "docs", "norms.md"))
-    ledger = claims(root)
+    ledger, pages = claims(root), results(root)
     for name, found in norma.norm_types().items():
         with open(os.path.join(folder, name + ".rst"), "w", encoding="utf-8") as file:
-            file.write(page(found, titles, rows.get(name), ledger))
+            file.write(page(found, titles, rows.get(name), ledger, pages))

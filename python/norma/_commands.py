@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional,
                     Sequence, Union)
 
+from . import _datasets
 from ._library import UsageError, error_of, file_error, warn
 from ._models import _given
 from ._runs import PathLike, Run, _Recipe, _recipe_file, _words, program_path
@@ -180,17 +181,26 @@ class Study(Dict[str, Any]):
         return str(self)
 
 
-def study(data: Union[PathLike, Sequence[PathLike]], folder: PathLike,
-          options: Optional[StudyOptions] = None, *, message: Optional[Callable[[str], Any]] = None,
+def study(data: Union[PathLike, Iterable[Any]], folder: PathLike,
+          options: Optional[StudyOptions] = None, *, task: Optional[str] = None,
+          columns: Optional[Sequence[str]] = None, message: Optional[Callable[[str], Any]] = None,
           **more: Unpack[StudyOptions]) -> Study:
     """Finds the best normalization for data within a time budget, as ``norma study DATA --folder FOLDER``:
     ``norma.study("corpus.txt", "studies/corpus", budget="2h")``.
 
-    data: a path, or those of two parallel texts. options: those of ``norma study --help``. message: called
-    with each line on a run or a decision. Ctrl-C stops the study, and the same call continues it. UsageError:
-    an unknown option; otherwise as ``train``.
+    data: a path, or those of two parallel texts; or rows, as for ``train``: a list or a Hugging Face dataset,
+    or a dict of splits. They are written to ``rows`` in the folder; without validation or test rows, every
+    twentieth row is held out for each. task: "translation", "lm", "classification" or "tagging", where the
+    rows do not tell; columns: of the rows, of translations the languages. options: those of ``norma study
+    --help``. message: called with each line on a run or a decision; ``norma.Display()`` shows them. Ctrl-C
+    stops the study, and the same call continues it. UsageError: an unknown option; otherwise as ``train``.
     """
-    words = ["study", *_runs(data), *_words({**_given(options), **more, "folder": os.fspath(folder)})]
+    paths: Any = data
+    if not isinstance(data, (str, os.PathLike)):
+        are_paths = isinstance(data, (list, tuple)) and 0 < len(data) < 3 and all(
+            isinstance(one, (str, os.PathLike)) for one in data)
+        paths = data if are_paths else _datasets.write_study(data, folder, task, columns)
+    words = ["study", *_runs(paths), *_words({**_given(options), **more, "folder": os.fspath(folder)})]
     environment = {**os.environ, "NORMA_PARENT": str(os.getpid())}  # it ends when this process does
     last = ""
     with tempfile.TemporaryFile() as out, subprocess.Popen(

@@ -1,11 +1,13 @@
 """Data of lists or Hugging Face datasets as files for training."""
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ._library import MismatchError, UsageError
 from ._prepare import prepare
@@ -117,3 +119,76 @@ def write(data: Mapping[str, Any], folder: PathLike, recipe: PathLike, settings:
         given.update(source_lang=languages[0], target_lang=languages[1])
     chosen: Any = given
     return {"data.folder": prepare(chosen).folder}
+
+
+# ---- studies, whose data are files of a folder ----
+
+def _task_of_row(row: Any, columns: Optional[Sequence[str]]) -> str:
+    """The task of rows that look like this one. UsageError: it is ambiguous."""
+    if isinstance(row, Mapping):
+        if "translation" in row:
+            return "translation"
+        for task in ("tagging", "classification", "lm") if columns is None else ():
+            if all(any(name in row for name in names) for names in _NAMES[task]):
+                return task
+        row = tuple(row.get(name) for name in columns or row)
+    if isinstance(row, str) or len(row) == 1:
+        return "lm"
+    if isinstance(row[0], (list, tuple)):
+        return "tagging"
+    if not isinstance(row[1], str):
+        return "classification"
+    if columns is not None:
+        return "translation"
+    raise UsageError(f"rows like {row!r:.80}: give task='translation' or task='classification'")
+
+
+def _files_of(task: str, row: Tuple[Any, ...], languages: Sequence[str]) -> Dict[str, str]:
+    """The text of a row in each file of a split, by ending."""
+    _line(task, row, languages)  # checks it
+    if task == "tagging":
+        return {"txt": _line(task, row, languages)}
+    if task == "classification":
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerow((row[1], row[0]))
+        return {"csv": out.getvalue()}
+    return {ending: " ".join(text.split("\n")) + "\n"
+            for ending, text in zip(languages if task == "translation" else ("txt",), row)}
+
+
+def write_study(data: Iterable[Any], folder: PathLike, task: Optional[str],
+                columns: Optional[Sequence[str]]) -> Path:
+    """Writes the files of ``norma study`` in ``folder``/rows, and returns that. data: splits, or the rows of
+    one; without validation and test rows, every twentieth row each is held out."""
+    if isinstance(data, Iterator):
+        data = list(data)
+    splits: Mapping[str, Any] = data if isinstance(data, Mapping) else {"train": data}
+    named = {_SPLITS.get(name, name): split for name, split in splits.items()}
+    if not {"train"} <= set(named) <= {"train", "valid", "test"} or len(named) != len(splits):
+        raise UsageError(f"data has the splits {', '.join(splits)}; expected train, validation and test")
+    first: Any = next(iter(named["train"]), None)
+    if first is None:
+        raise UsageError("data: no rows")
+    task = task or _task_of_row(first, columns)
+    if task not in ("translation", *_NAMES):
+        raise UsageError(f"data of a {task} task cannot be given as rows")
+    languages: Sequence[str] = ()
+    if task == "translation":
+        found = first.get("translation", first) if isinstance(first, Mapping) else ("source", "target")
+        languages = tuple(columns or found)[:2]
+    texts: Dict[Tuple[str, str], List[str]] = {}
+    held_out = {place: name for name, place in (("valid", 7), ("test", 17)) if name not in named}
+    for name, split in named.items():
+        for i, row in enumerate(_rows(split, task, columns)):
+            to = held_out.get(i % 20, name) if name == "train" else name
+            for ending, text in _files_of(task, row, languages).items():
+                texts.setdefault((to, ending), []).append(text)
+    missing = [name for name in ("valid", "test") if not any(name == one for one, _ in texts)]
+    if missing:
+        raise UsageError(f"data: no rows for {' and '.join(missing)}; at least 20 are needed")
+    target = Path(os.fspath(folder)) / "rows"
+    target.mkdir(parents=True, exist_ok=True)
+    for (name, ending), lines in texts.items():
+        head = "label,text\n" if ending == "csv" else ""
+        (target / f"{name}.{ending}").write_text(head + "".join(lines), encoding="utf-8", newline="")
+    return target

@@ -110,8 +110,8 @@ _OTHER_OPTIONS = {"lambda_": "lambda", "num_groups": "groups", "heads": "groups"
                   "n_heads": "groups", "eps": "epsilon", "warmup_iters": "warmup",
                   "alpha_fwd": "decay_forward", "alpha_bkw": "decay_backward", "buffer_size": "window"}
 _HINTS = {"momentum": "use decay = 1 - momentum",
-          "affine": "weight and bias are always learned; freeze them with requires_grad_(False)",
-          "elementwise_affine": "weight and bias are always learned; freeze them with requires_grad_(False)"}
+          **dict.fromkeys(("affine", "elementwise_affine", "bias"),
+                          "weight and bias are always learned; freeze them with requires_grad_(False)")}
 
 
 def _bare(name: str) -> str:
@@ -119,9 +119,10 @@ def _bare(name: str) -> str:
 
 
 def find_type(name: Any) -> Optional[NormType]:
-    """The type of that name, title or abbreviation, without regard to case, spaces and hyphens; None: there
-    is none."""
+    """The type of that name, title or abbreviation, without regard to case, spaces and hyphens, or of a class
+    with such a name; None: there is none."""
     types = norm_types()
+    name = name.__name__ if isinstance(name, type) else name
     if not isinstance(name, str):
         return None
     if name in types:

@@ -46,7 +46,6 @@ class BackendOptions(Structure):
         ("bf16", c_bool),
         ("threads", c_int32),
         ("fenced", c_bool),
-        ("fallback_ref", c_bool),
         ("tf32", c_bool),
         ("own_gemm", c_bool),
         ("ordinal", c_int32),
@@ -71,6 +70,7 @@ class NormSite(Structure):
         ("rows", c_int32),
         ("plan", NormPlan),
         ("kind", c_int),
+        ("sequences", c_bool),
     ]
 
 

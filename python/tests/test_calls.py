@@ -1,6 +1,8 @@
 """The calls in C (python/calls.c): used, with the results of those through ctypes."""
 import copy
 import gc
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -125,3 +127,13 @@ def test_without_the_extension(monkeypatch, tmp_path):
     assert _kernel._load() is None
     (tmp_path / "_calls.abi3.so").write_text("no library")
     assert _kernel._load() is None
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="this PyTorch has none")
+def test_without_the_exchange_interface():
+    """The memory of tensors by their attributes, as in earlier versions of PyTorch."""
+    script = ("import sys, pytest, torch; torch.Tensor.__dlpack_c_exchange_api__ = None; "
+              "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', *sys.argv[1:]]))")
+    done = subprocess.run([sys.executable, "-c", script, __file__, "-k", "ctypes or strides or changed"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-2000:]

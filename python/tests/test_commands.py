@@ -157,6 +157,52 @@ def test_study(tmp_path):
         norma.Study.open(tmp_path)
 
 
+@pytest.mark.parametrize("data, task, columns, files", [
+    ([(f"a fine film {i:2}", i % 2) for i in range(40)], None, None, {"csv": "1,a fine film  1"}),
+    ([(f"a fine {i:2}", "a") for i in range(40)], "classification", None, {"csv": "a,a fine  1"}),
+    ([{"text": f'"a"\n{i:2}', "label": i % 2} for i in range(40)], None, None, {"csv": '1,"""a""\n 1"'}),
+    ([f"a text\nof {i:2}" for i in range(40)], None, None, {"txt": "a text of  1"}),
+    ([{"translation": {"de": f"ein {i:2}", "en": f"a {i:2}"}} for i in range(40)], None, None,
+     {"de": "ein  1", "en": "a  1"}),
+    ([{"a": f"ein {i:2}", "b": f"a {i:2}"} for i in range(40)], None, ["b", "a"],
+     {"b": "a  1", "a": "ein  1"}),
+    ([(["Rome", "is"], ["B-LOC", "O"])] * 40, None, None, {"txt": "Rome\tB-LOC\nis\tO\n"}),
+])
+def test_rows_of_a_study(data, task, columns, files, tmp_path):
+    from norma import _datasets
+    folder = _datasets.write_study(data, tmp_path, task, columns)
+    for ending, text in files.items():
+        parts = [(folder / f"{name}.{ending}").read_text() for name in ("train", "valid", "test")]
+        assert text in parts[0] and len(parts[0]) > 10 * len(parts[1]) > 0 and len(parts[2]) == len(parts[1])
+    assert len(list(folder.iterdir())) == 3 * len(files)
+    parts = {"train": data[:30], "validation": data[30:35], "test": data[35:]}
+    again = _datasets.write_study(parts, tmp_path / "parts", task, columns)
+    assert sorted(path.name for path in again.iterdir()) == sorted(path.name for path in folder.iterdir())
+
+
+def test_wrong_rows_of_a_study(tmp_path):
+    for data, message in (([("a", "b")] * 30, "give task='translation' or task='classification'"),
+                          ([], "no rows"), (["a", "b", "c"], "no rows for valid and test; at least 20"),
+                          ({"train": ["a"], "eval": []}, "splits train, eval"),
+                          ([{"x": "a", "label": 1}] * 30, "give columns")):
+        with pytest.raises(norma.UsageError, match=message):
+            norma.study(data, tmp_path / "study")
+    with pytest.raises(norma.FileError):
+        norma.study(["a.de", "a.en"], tmp_path / "study")  # two paths
+
+
+def test_study_of_a_dataset(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    rows = [{"text": text, "label": int(label == "good")} for text, label in reviews(200, 1)]
+    data = datasets.Dataset.from_list(rows).cast_column("label", datasets.ClassLabel(names=["bad", "good"]))
+    shown = norma.Display()
+    options = {"norms": "layer,rms", "rates": "1", "updates": 20, "seeds": 2, "report": False, "jobs": 1,
+               "set": "model.width=16; model.ff=32; model.heads=2; model.layers=1"}
+    found = norma.study(data, tmp_path / "study", options, budget="120s", message=shown)
+    assert found.winner.model().classify([rows[0]["text"]])[0].label in ("bad", "good")
+    assert "confirm" in "".join(shown.lines) and shown._repr_html_().startswith("<pre>")
+
+
 NOTEBOOKS = sorted((SOURCE / "examples" / "python").glob("*.ipynb"))
 
 
@@ -183,5 +229,5 @@ def test_display_in_a_terminal(capfd):
     shown({"type": "valid", "update": 8, "loss": 1.7})
     assert capfd.readouterr().err.splitlines()[1] == "run: update 8, validation loss 1.7000, best 1.5000"
     with pytest.raises(norma.UsageError, match="expected a record"):
-        shown("x")
+        shown(1)
     assert "1.5" in shown._repr_html_()

@@ -121,7 +121,7 @@ def test_interrupted_by_ctrl_c(folder, tmp_path):
         assert max(norma.Run(run).log["train"].get("update", [0])) < settings["train.updates"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     # The folder is unlocked, and the runs have ended: another comparison may use it at once.
-    with pytest.raises(norma.UsageError, match="compare.norms: layer is listed twice"):
+    with pytest.raises(norma.UsageError, match="norms: layer is listed twice"):
         norma.compare(RECIPE.format(folder=folder), path, "layer,layer", settings)
 
 

@@ -128,3 +128,19 @@ def test_pages_of_norms_have_their_claims(page_scripts):
         assert ("ScaleNorm" in variants) <= (name in found["scale"])
         assert name not in found["dyt"]
     assert "BN - LN" in found["layer"] and "BN - LN" in found["batch"]
+
+
+def test_pages_of_norms_have_their_results(page_scripts):
+    """Rows of results/*.md that are recomputed from archived runs, and of the studies."""
+    pages = page_scripts[1].results(str(SOURCE))
+    found = {name: "\n".join(page_scripts[1].measurements(kind, pages))
+             for name, kind in norma.norm_types().items()}
+    row = re.search(r"^\| MABN \| 3 \| (\S+) \|.*?\| ([+-][^|]*\)) \|", pages["classification"],
+                    re.MULTILINE)
+    assert f"accuracy {row[1]}\n     - {row[2]} (LN: " in found["mabn"]
+    row = re.search(r"^\| dyt \| .*\| (\S+ ± \S+) \|$", pages["studies"], re.MULTILINE)
+    assert f"studies`: SST-2\n     - \\ \n     - {row[1]}\n     - layer: " in found["dyt"]
+    assert "ptb-structures\n     - 1\n" in found["dyt"] and "dropped" not in found["dyt"]
+    assert "/results/images`" in found["group2d"] and "Not measured" in found["derf"]
+    assert all(name == "layer" or text.count("classification-") in (0, 10)
+               for name, text in found.items())

@@ -709,12 +709,14 @@ def test_interrupt_stops_the_training(folder, tmp_path):
 
 @pytest.fixture
 def interrupted(monkeypatch):
-    """interrupted(call, error): a signal interrupts a call of the library soon after its beginning. The
+    """interrupted(call, error): a signal interrupts a call of the main thread soon after its beginning. The
     library ends it with NM_INTERRUPTED, and the exception of the handler is raised."""
     lib, statuses = library(), []
 
     def with_signal(function):
         def call(*arguments):
+            if threading.current_thread() is not threading.main_thread():
+                return function(*arguments)
             timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
             timer.start()
             statuses.append(function(*arguments))

@@ -377,9 +377,23 @@ def test_compiled_plain(type, dtype):
         (y.sin().sum() + nt.penalty(norm)).backward(), (z.sin().sum() + nt.penalty(eager)).backward()
         assert (a.grad - b.grad).abs().max() < 2 * tolerance
     for (name, one), value in zip(norm.state_dict().items(), eager.state_dict().values()):
-        assert distance(one, value) < 2e-2 if dtype == torch.bfloat16 else 1e-5, name
+        assert distance(one, value) < (2e-2 if dtype == torch.bfloat16 else 1e-5), name
     norm.eval(), eager.eval()
     assert distance(compiled(x), eager(x)) < tolerance
+
+
+@needs_custom_operators
+@pytest.mark.parametrize("type, functions",
+                         [("layer", 1), ("rms", 1), ("dyt", 1), ("batch", 2), ("power", 2)])
+def test_fused(type, functions):
+    """Inductor makes as many C++ functions of the forward pass, and one of the backward pass."""
+    from torch._inductor.utils import run_fw_bw_and_get_code
+    norm = made(type, {})
+    norm.kernel = False
+    torch._dynamo.reset()
+    call, x = torch.compile(norm, fullgraph=True), batch(33, 12, 1).requires_grad_()
+    _, codes = run_fw_bw_and_get_code(lambda: call(x))
+    assert [code.count("async_compile.cpp_pybinding(") for code in codes] == [functions, 1]
 
 
 @needs_custom_operators

@@ -179,6 +179,35 @@ def test_padding(type):
         assert torch.equal(a, b)
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 1), reason="PyTorch before 2.1")
+@pytest.mark.parametrize("length", [5, 3])  # 3: as many tokens as sentences
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("added", [True, False])
+def test_padding_masks_of_pytorch_layers(length, batch_first, added):
+    """An encoder and a decoder in a model that makes their masks, also masks that are added to scores."""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            options = dict(dropout=0.0, batch_first=batch_first)
+            self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, **options), 2,
+                                                 enable_nested_tensor=False)
+            self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, **options), 2)
+
+        def forward(self, x, padding):
+            if added:
+                padding = torch.zeros(padding.shape).masked_fill(padding, float("-inf"))
+            x = x if batch_first else x.transpose(0, 1)
+            memory = self.encoder(x, src_key_padding_mask=padding)
+            return self.decoder(x, memory, tgt_key_padding_mask=padding, memory_key_padding_mask=padding)
+    padding = torch.arange(length) >= torch.tensor([length, 2, 1])[:, None]
+    model = Net()
+    nt.replace_norms(model, "batch")
+    other, x = copy.deepcopy(model), torch.randn(3, length, 8)
+    model(x, padding), other(x.masked_fill(padding[..., None], 9.0), padding)
+    for (key, one), value in zip(model.named_buffers(), other.buffers()):
+        torch.testing.assert_close(one, value, rtol=1e-5, atol=1e-6, msg=key)
+
+
 def test_layer_norm_is_that_of_pytorch():
     ours, theirs = nt.LayerNorm(24), nn.LayerNorm(24)
     theirs.weight.data.uniform_(), theirs.bias.data.uniform_()
@@ -474,8 +503,10 @@ def test_replacement_keeps_epsilon():
         if hasattr(nn, "RMSNorm"):  # PyTorch 2.4
             for old in (nn.RMSNorm(8, eps=0.1), nn.RMSNorm(8)):
                 torch.testing.assert_close(replaced(old, "rms")(x), old(x))
-            assert "epsilon=0.25" in repr(replaced(nn.RMSNorm(8, eps=0.1), "rms", epsilon=0.25))
-        assert "epsilon=0.25" in repr(replaced(nn.LayerNorm(8, eps=0.1), "layer", epsilon=0.25))
+            own = replaced(nn.RMSNorm(8, eps=0.1), "rms", epsilon=0.25)
+            assert repr(own) == "Norm('rms', 8, epsilon=0.25)"
+        own = replaced(nn.LayerNorm(8, eps=0.1), "layer", epsilon=0.25)
+        assert repr(own) == "Norm('layer', 8, epsilon=0.25)"
         replaced(nn.LayerNorm(8), "batch"), replaced(nn.LayerNorm(8, eps=0.1), "batch", epsilon=0.25)
         replaced(nt.LayerNorm(8, epsilon=0.1), "batch")
     for type in ("batch", "dyt"):
@@ -531,6 +562,101 @@ def test_replacement_keeps_frozen_and_missing_parameters():
     assert parameters(fixed) == {"scale": False}
     assert parameters(replaced(fixed, "layer")) == {"weight": True, "bias": True}
     assert parameters(replaced(fixed, "scale")) == {"scale": True}
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"elementwise_affine": False}])
+@pytest.mark.parametrize("type", ["layer", "power", "rms", "progressive"])
+def test_replacement_has_the_keys_of_the_old_layer(type, options, tmp_path):
+    """Constants for a weight or bias that the old layer lacks are in no checkpoint: it loads both ways."""
+    try:
+        old = nn.Sequential(nn.LayerNorm(8, **options))
+    except TypeError:  # bias: PyTorch 2.1
+        pytest.skip("no such option in this version of PyTorch")
+    if old[0].weight is not None:
+        old[0].weight.data.uniform_(1, 2)
+    new, x = copy.deepcopy(old), torch.randn(3, 8)
+    nt.replace_norms(new, type)
+    keys = set(new.state_dict())
+    of_layer = {"0.weight", "0.bias"} - ({"0.bias"} if type == "rms" else set())
+    assert keys & {"0.weight", "0.bias", "0.scale"} == set(old.state_dict()) & of_layer
+    if type == "layer":
+        new.load_state_dict(old.state_dict()), old.load_state_dict(new.state_dict())
+        torch.testing.assert_close(new(x), old(x))
+    copied = pickle.loads(pickle.dumps(new))
+    assert set(copied.state_dict()) == keys
+    nt.replace_norms(copied, type)  # of Norma's layer, now without the constants of the first
+    assert set(copied.state_dict()) == keys
+    if options.get("bias") is False and type == "layer":
+        new.requires_grad_(True)[0].bias.data.fill_(2.0)
+        assert "0.bias" in new.requires_grad_(False).state_dict()  # its value was changed
+    if hasattr(torch, "get_default_device") and type == "layer":
+        with torch.device("meta"):
+            empty = nn.Sequential(nn.LayerNorm(8, **options))
+            nt.replace_norms(empty, type)
+        if old.state_dict():
+            empty.load_state_dict(old.state_dict(), assign=True)
+            torch.testing.assert_close(empty(x), old(x))
+
+
+class LayerNorm2d(nn.LayerNorm):
+    """Of channels of images, as EomtLayerNorm2d of transformers."""
+    def forward(self, x):
+        x = nn.functional.layer_norm(x.permute(0, 2, 3, 1), self.normalized_shape, self.weight, self.bias)
+        return x.permute(0, 3, 1, 2)
+
+
+class OfChannels(nn.Module):
+    """As VitDetLayerNorm, which is not a class of PyTorch, either."""
+    def __init__(self, width):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x):
+        x = x - x.mean(1, keepdim=True)
+        x = x / (x.square().mean(1, keepdim=True) + 1e-6).sqrt()
+        return self.weight[:, None, None] * x + self.bias[:, None, None]
+
+
+class OfHeads(nn.LayerNorm):
+    """As ChameleonLayerNorm: the gains differ by head."""
+    def __init__(self):
+        super().__init__((4, 8))
+        self.normalized_shape = (8,)
+
+    def forward(self, x):
+        return nn.functional.layer_norm(x, (8,)) * self.weight + self.bias
+
+
+class OnAnotherDevice(OfChannels):
+    def forward(self, x):
+        raise ValueError("Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)")
+
+
+class InputScaled(OfChannels):
+    def forward(self, x):
+        return nn.functional.layer_norm(x * (1 + self.weight) * torch.linspace(1, 2, x.shape[-1]),
+                                        x.shape[-1:])
+
+
+class Weightless(nn.Module):
+    def forward(self, x):
+        return x
+
+
+def test_layers_that_are_no_token_norms():
+    named = {kind: type(kind.__name__ + "LayerNorm", (kind,), {}) for kind in (
+        OfChannels, OnAnotherDevice, InputScaled, Weightless)}
+    for old in (LayerNorm2d(8), named[OfChannels](8), OfHeads(), named[Weightless]()):
+        model = nn.Sequential(old, nn.LayerNorm(8))
+        assert nt.replace_norms(model, "power") == ["1"] and model[0] is old
+    assert nt.replace_norms(nn.Sequential(named[OnAnotherDevice](8)), "power") == ["0"]
+    model = nn.Sequential(named[InputScaled](8))
+    model[0].weight.data.zero_()
+    with pytest.warns(UserWarning, match="0, InputScaledLayerNorm: its formula is neither"):
+        nt.replace_norms(model, "power")
+    assert model[0].weight.tolist() == [1.0] * 8
+    with pytest.raises(norma.UsageError, match="0: WeightlessLayerNorm has no weight"):
+        nt.replace_norms(nn.Sequential(named[Weightless]()), "power", kinds=named[Weightless])
 
 
 def test_tid_golden(golden):
@@ -604,6 +730,22 @@ def test_errors():
         norm.kernel = kernel
         with pytest.raises(norma.UsageError, match="weight does not have 12 elements"):
             norm(torch.zeros(2, 12))
+
+
+def test_words_that_people_type():
+    for given in (nt.PowerNorm, "PN"):
+        model = nn.Sequential(nn.LayerNorm(8), nn.LayerNorm(8))
+        assert nt.replace_norms(model, given, kinds=nn.LayerNorm) == ["0", "1"]
+        assert model[0].type.name == "power"
+    assert nt.LayerNorm([8]).width == nt.LayerNorm(torch.Size([8])).width == 8
+    model = nn.Sequential(nn.LayerNorm(8))
+    for call, message in ((lambda: nt.replace_norms(model, "power", where="encoder"), "expected a function"),
+                          (lambda: nt.replace_norms(nn.LayerNorm(8), "power"), "is a LayerNorm itself"),
+                          (lambda: nt.LayerNorm((2, 4)), "width = \\(2, 4\\)"),
+                          (lambda: nt.LayerNorm(8, bias=False), "freeze them with requires_grad_"),
+                          (lambda: nt.LayerNorm(8)(torch.zeros(2, 8, 5)), "x.movedim\\(1, -1\\)")):
+        with pytest.raises(norma.UsageError, match=message):
+            call()
 
 
 def test_names_that_people_type():

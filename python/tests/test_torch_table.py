@@ -1,4 +1,4 @@
-"""The table of errors in docs/torch.md: no figure is larger than it says."""
+"""The table of errors in accuracy.md: no figure is larger than it says."""
 import subprocess
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 from conftest import SOURCE
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (python3-torch)")
-script, page = SOURCE / "scripts" / "torch_table.py", SOURCE / "docs" / "torch.md"
+script, page = SOURCE / "scripts" / "torch_table.py", SOURCE / "python" / "tests" / "accuracy.md"
 pytestmark = pytest.mark.skipif(not script.exists(), reason="not in this copy of the sources")
 
 

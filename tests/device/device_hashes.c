@@ -13,7 +13,8 @@
 static const char *backend_name = "emulated";
 static bool write_file, print_only;
 
-static const char *const close_kernels[] = {"random_init", "vec", "softmax_loss", "log_softmax", "log_top_k"};
+static const char *const close_kernels[] = {"random_init", "vec", "softmax_loss",
+                                            "log_softmax", "mix", "log_top_k"};
 
 static bool is_close(const char *kernel)
 {

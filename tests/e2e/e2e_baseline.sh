@@ -63,6 +63,19 @@ chain=$(sed -n 's/^hidden.*test F1 \([0-9.]*\) .*/\1/p' out)
 frequent=$(sed -n 's/^most.*test F1 \([0-9.]*\) .*/\1/p' out)
 awk "BEGIN { exit !(${chain:-0} == 100 && ${frequent:-100} < 90) }" || fail "F1 $chain, $frequent"
 
+# ---- tagging: the tag of a word that was not seen depends on its digits and capitals ----
+perl -e '
+    srand 7;
+    sub word { join "", map { chr(97 + int rand 26) } 1 .. 7 }
+    my %shapes = (D => sub { my $w = word; substr($w, 3, 1) = $digit++ % 10; $w }, X => sub { uc word },
+        C => sub { ucfirst word }, M => sub { my $w = word; substr($w, 4, 1) = uc substr $w, 4, 1; $w }, S => \&word);
+    for my $split (["train", 600], ["valid", 200], ["test", 200]) {
+        open(my $out, ">", "$split->[0].shapes");
+        for (1 .. $split->[1]) { my $s = (sort keys %shapes)[int rand 5]; print $out $shapes{$s}->(), " $s\n\n" }
+    }'
+accepts "most frequent tag" baseline "$recipes/tag.ini" --data.train train.shapes --data.valid valid.shapes --data.test test.shapes
+awk '/^most/ { n++; ok = /test accuracy 100/ } END { exit !(n && ok) }' out || fail "tags of shapes: $(cat out)"
+
 # ---- language modeling: every noun follows an article ----
 make_sentences lm.train 400 1
 make_sentences lm.valid 40 2

@@ -94,7 +94,8 @@ grep -qE '^tiny +150 ' table || fail "no step of 150 tokens: $(cat table)"
 has '"tokens": 208' all.json
 if command -v python3 >/dev/null; then
     python3 -c 'import json, sys; d = json.load(open("all.json")); sys.exit(d["threads"] != 1 or not d["quick"] or
-        not 0 < sum(k["share"] for k in d["step"][0]["kernels"]) <= 1)' || fail "the JSON is wrong"
+        not 0 < sum(k["share"] for k in d["step"][0]["kernels"]) <= 1 or
+        d["step"][0]["calls"] < 50 or d["step"][0]["waits"] != 0)' || fail "the JSON is wrong"
 fi
 [ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was not removed"
 

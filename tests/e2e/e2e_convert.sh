@@ -82,6 +82,9 @@ tr -d ' \n' <huggingface-short/generation_config.json >generation # <pad> and <u
 has generation '"suppress_tokens":[1,3]'
 sed -i 's/^max_length_b = 3/max_length_b = x/' huggingface-short/decode.ini
 refuses 2 "huggingface-short/decode.ini:" convert huggingface-short --from huggingface -o no.safetensors
+# </s> is appended to a text.
+perl -MJSON::PP -0777 -ne 'print JSON::PP->new->canonical->encode(decode_json($_)->{post_processor})' hf-pre/tokenizer.json >processor
+has processor '{"pair":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"B","type_id":0}}],"single":[{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}}],"special_tokens":{"</s>":{"id":"</s>","ids":[2],"tokens":["</s>"]}},"type":"TemplateProcessing"}'
 refuses 7 "enc.0.self.norm is power" convert power --to huggingface -o refused
 [ ! -e refused ] || fail "a conversion that failed left a folder"
 for run in pre post; do

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# The backend `emulated`, without a kernel of another backend: a tiny training run of every task has the losses of `ref` within
-# float tolerance, and its models translate, tag and generate as on `ref`. The backend `cuda` on the stub of NVIDIA's libraries
-# (tests/support/cuda_stub.h) has the losses and translations of `emulated`.
+# Every command that runs a model, in the modes that find what would fail on a GPU: the backend `emulated`, without a kernel of
+# another backend; `ref` in fenced mode (tests/support/fenced_program.c); and `cuda` on the stub of NVIDIA's libraries
+# (tests/support/cuda_stub.h), with device addresses that are no host addresses and calls that are executed when the host waits. A
+# tiny training run of every task has the losses of `ref`, on the GPU's kernels within float tolerance, and all outputs are equal.
+# e2e_modes.sh runs all four; this script alone leaves out the stub, and structures with separate kernels.
 set -uo pipefail
+modes=${MODES:-ref fenced emulated}
+has_mode() { [[ " $modes " = *" $1 "* ]]; }
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
@@ -54,48 +58,109 @@ classify=(classify --data.train train.tsv --data.valid valid.tsv --data.batch 12
 image=(image --data.train images --data.valid images --data.size 8 --data.batch 6 --data.crop 1 --model.preset tiny
     --train.updates 3 --train.log_every 1)
 
+norma_on() { # MODE ARGUMENTS...
+    local program=$NORMA
+    [ "$1" = fenced ] && program=$BUILD/norma-fenced
+    "$program" "${@:2}"
+}
+
 compared=0
 compare() { # NAME ARGUMENTS...: the same run on all backends
     local name=$1 backend
     shift
-    for backend in ref emulated cuda; do
-        [ $backend = cuda ] && set -- "$@" --device.gemm own --device.precision float # which recipes leave to the device
-        "$NORMA" train "$@" --device.backend $backend --run.folder "$name.$backend" >out 2>err ||
+    for backend in $modes; do
+        [ "$backend" = cuda ] && set -- "$@" --device.gemm own --device.precision float # which recipes leave to the device
+        norma_on "$backend" train "$@" --device.backend "${backend/fenced/ref}" --run.folder "$name.$backend" >out 2>err ||
             fail "$name on $backend: $(tail -n 3 err)"
         perl -ne 'print "$1\n" if /"type":"train".*"(?:loss|nll)":([-0-9.e+]*)/' "$name.$backend/log.jsonl" >"$name.$backend.losses"
-        lacks err 'kernels of ref'
     done
     [ "$(wc -l <"$name.ref.losses")" = 3 ] || fail "$name: no losses: $(head -c 300 "$name.ref/log.jsonl")"
     paste "$name.ref.losses" "$name.emulated.losses" | awk -v name="$name" '
         { difference = $1 - $2; if (difference < 0) difference = -difference
           if (!(difference <= 2e-5 * $1)) { print name ": " $0; bad++ } }
         END { exit bad > 0 || NR != 3 }' || fail "$name: the losses differ"
-    same "$name.emulated.losses" "$name.cuda.losses"
+    has_mode cuda && same "$name.emulated.losses" "$name.cuda.losses"
+    same "$name.ref.losses" "$name.fenced.losses"
+    has "$name.fenced/log.jsonl" 'fenced memory'
     [ "$(sort -u "$name.ref.losses" | wc -l)" = 3 ] || fail "$name: the loss does not change"
     compared=$((compared + 1))
 }
-for norm in layer power rbn dyt; do
+for norm in layer power rbn; do
     compare $norm "${translation[@]}" --model.norm $norm
 done
 compare lm "${lm[@]}" --model.context 12
-compare window "${lm[@]}" --model.context 12 --model.rope half --model.window 4
-compare term "${lm[@]}" --model.context 4 --model.attention block-term
 compare tag "${tag[@]}"
 compare classify "${classify[@]}"
 compare image "${image[@]}"
-compare batch "${image[@]}" --model.norm batch
+if has_mode cuda; then
+    compare dyt "${translation[@]}" --model.norm dyt
+    compare window "${lm[@]}" --model.context 12 --model.rope half --model.window 4
+    compare term "${lm[@]}" --model.context 4 --model.attention block-term
+    compare batch "${image[@]}" --model.norm batch
+fi
 
 # ---- inference ----
 head -n 4 valid.de >input
-for precision in float int8; do
-    for backend in ref emulated cuda; do
+inferred=0
+# Numbers with five significant digits: the sums of the GPU's kernels have another order.
+rounded() { perl -pe 's/-?[0-9]+\.[0-9]+(e[-+]?[0-9]+)?/sprintf("%.5g", $&)/ge' "$1"; }
+infer() { # NAME ARGUMENTS...: the same output on all backends
+    local name=$1 backend gemm
+    shift
+    for backend in $modes; do
         gemm=()
-        [ $backend = cuda ] && gemm=(--gemm own)
-        "$NORMA" translate layer.ref input --backend $backend "${gemm[@]}" --precision $precision --beam 2 >$precision.$backend 2>err ||
-            fail "translate on $backend in $precision: $(cat err)"
+        [ "$backend" = cuda ] && gemm=(--gemm own)
+        norma_on "$backend" "$@" --backend "${backend/fenced/ref}" "${gemm[@]}" >"$name.$backend.out" 2>err ||
+            fail "$name on $backend: $(cat err)"
     done
-    same $precision.ref $precision.emulated
-    same $precision.ref $precision.cuda
-    [ "$(wc -l <$precision.ref)" = 4 ] || fail "translate in $precision: $(wc -l <$precision.ref) lines"
+    [ -s "$name.ref.out" ] || fail "$name: no output"
+    same "$name.ref.out" "$name.fenced.out"
+    has_mode cuda && same "$name.emulated.out" "$name.cuda.out"
+    same <(rounded "$name.ref.out") <(rounded "$name.emulated.out")
+    inferred=$((inferred + 1))
+}
+for precision in float int8; do
+    infer $precision translate layer.ref input --precision $precision --beam 2
+    [ "$(wc -l <$precision.ref.out)" = 4 ] || fail "translate in $precision: $(wc -l <$precision.ref.out) lines"
 done
-echo "e2e_emulated: $compared runs on three backends"
+infer ensemble translate layer.ref,power.ref input --precision float --beam 3
+infer alignment translate layer.ref input --precision float --alignment
+infer samples translate layer.ref input --precision float --search sample
+infer generate generate lm.ref --prompt 'a' --samples 3 --tokens 12 --precision float
+infer perplexity perplexity lm.ref valid.txt --precision float
+infer tag tag tag.ref valid.columns --precision float
+infer classify classify classify.ref valid.tsv --precision float
+infer image classify image.ref images --evaluate --precision float
+head -n 4 valid.en >targets
+infer rescore rescore layer.ref input targets --precision float
+infer aligned rescore layer.ref input targets --precision float --alignment
+infer pairs perplexity layer.ref --precision float
+for backend in $modes; do
+    norma_on "$backend" inspect rbn.ref --backend "${backend/fenced/ref}" >"inspect.$backend" 2>err ||
+        fail "inspect on $backend: $(cat err)"
+    # The last checkpoint is computed again, from the seed, on the backend of the run.
+    norma_on "$backend" verify "power.$backend" --start >"verify.$backend" 2>err || fail "verify on $backend: $(cat err)"
+    has "verify.$backend" 'updates 1 to 3 from the seed: equal'
+done
+[ -s inspect.ref ] || fail "inspect prints nothing"
+same inspect.ref inspect.fenced
+[ "$(wc -l <inspect.ref)" = "$(wc -l <inspect.emulated)" ] || fail "inspect prints less on emulated: $(cat inspect.emulated)"
+has_mode cuda && same inspect.emulated inspect.cuda
+if has_mode cuda && [ -x "$BUILD/norma-bench" ]; then
+    for backend in emulated cuda; do
+        "$BUILD/norma-bench" --backend $backend --gemm own --parts step --quick --threads 1 --rows 16 --json $backend.json \
+            --set model.preset=tiny --set model.width=16 --set model.ff=16 --set model.heads=2 --set train.max_tokens=48 \
+            >out 2>err || fail "bench on $backend: $(cat err)"
+        grep -E '"(calls|waits)"' $backend.json | sort >$backend.counts
+    done
+    has emulated.counts '"waits": 1'
+    same emulated.counts cuda.counts
+fi
+
+# ---- the option device.fallback of earlier versions ----
+refuses 2 'unknown option device.fallback: no backend lacks a kernel any more' translate layer.ref input --device.fallback ref
+sed -i '/^\[device\]/a fallback = ref' layer.ref/config.ini
+"$NORMA" translate layer.ref input --backend ref --precision float --beam 2 >old 2>err || fail "an old run: $(cat err)"
+same float.ref.out old
+
+echo "e2e_emulated: $compared runs and $inferred outputs: $modes"

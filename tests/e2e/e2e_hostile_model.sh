@@ -388,9 +388,9 @@ compare() { # CODE TEXT OPTIONS...
     shift 2
     refuses "$code" "$text" compare recipe.ini "$@"
 }
-compare 2 "compare.norms: magic: unknown norm 'magic'; available: none, layer, " --norms magic
+compare 2 "norms: magic: unknown norm 'magic'; available: none, layer, " --norms magic
 compare 2 'layer is listed twice' --norms layer,layer
-compare 2 'compare.norms is empty' --norms=
+compare 2 'norms is empty' --norms=
 compare 2 'outside 1 .. ' --norms layer --seeds 0
 compare 3 'recipe.ini: not a folder' --norms layer --folder recipe.ini
 chatty=1

@@ -292,7 +292,7 @@ documented_comparisons() {
         line ~ /[^\\]$/ && line ~ /^[a-z]+="[^"]*$/ { line = line " " $0; if (/"[ \t]*$/) { print line; line = "" } next }
         { line = line $0 } line ~ /\\$/ { sub(/\\$/, "", line); next }
         line ~ /^[a-z]+="[^"]*$/ { next }
-        line ~ /^[a-z]+="/ || line ~ /^norma compare / { print line }
+        line ~ /^[a-z]+=/ || line ~ /^norma compare / { print line }
         { line = "" }' "$SOURCE/README.md" "${pages[@]}"
 }
 

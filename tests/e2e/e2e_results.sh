@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tables of results/*.md agree with the archived logs of their runs (scripts/results_tables.py), and a page with another
-# number is reported.
+# The tables of results/*.md agree with the archived logs of their runs (scripts/results_tables.py), and so do the figures
+# in sentences that results/figures lists (scripts/results_figures.py). A page with another number is reported.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -16,6 +16,15 @@ done
 mkdir -p copy/scripts copy/results && cp "$tables" copy/scripts
 cp -r "$SOURCE/results/logs" "$SOURCE"/results/*.md copy/results
 cp -r "$SOURCE/recipes" copy
+"$SOURCE/scripts/results_figures.py" --check >out 2>err || fail "figures in sentences: $(cat out err)"
+cp "$SOURCE/scripts/results_figures.py" copy/scripts
+printf '%s\n' '[ptb ptb-pn-table3]' "of BatchNorm is {100 * v('BN')['tid_mean_mean']:.1f} %" >copy/results/figures
+copy/scripts/results_figures.py --check >out 2>err || fail "a figure in a sentence: $(cat out err)"
+sed -i 's/of BatchNorm is [0-9.]* %/of BatchNorm is 9.9 %/' copy/results/ptb.md
+copy/scripts/results_figures.py --check >out 2>err
+[ $? = 1 ] || fail "a changed figure in a sentence was not found: $(cat out err)"
+has out "give: of BatchNorm is 3.4 %"
+cp "$SOURCE/results/ptb.md" copy/results
 page=$(grep -l '^<!-- results: ' copy/results/*.md | head -n 1)
 [ -n "$page" ] || fail "no page has a table of archived logs"
 # The first number with two decimal places after the first marker.

@@ -303,6 +303,9 @@ perl -MJSON::PP -e 'for (reverse <STDIN>) {
     $n += 1 }' <json | sed 's/^ |||/0 |||/' >again
 cmp <(cut -d '|' -f 4- samples) <(cut -d '|' -f 4- again) || fail "samples depend on order or threads"
 "$NORMA" translate run in --search sample --nbest 4 --seed 4 | cmp -s - samples && fail "samples do not depend on the seed"
+"$NORMA" translate run in --search sample --temperature 3 --nbest 4 --min-length 4 --output-format subword |
+    awk -F ' \\|\\|\\| ' '$2 != "" { print split($2, words, " ") }' | sort -nu >lengths
+[ "$(head -n 1 lengths)" = 4 ] || fail "samples with --min-length 4 have these lengths: $(tr '\n' ' ' <lengths)"
 refuses 2 'decode.beam = 4 has no effect with decode.search = sample' translate run in --search sample --beam 4
 refuses 2 'decode.seed = 3 has no effect with decode.temperature = 0' translate run in --search sample --temperature 0 --seed 3
 refuses 2 'decode.top_k = 3 has no effect with decode.temperature = 0' translate run in --search sample --temperature 0 --top-k 3

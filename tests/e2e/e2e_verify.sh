@@ -47,6 +47,18 @@ for file in config.ini log.jsonl last.safetensors checkpoints/00000009.safetenso
         refuses 4 "copy/" verify copy "${where[@]}"
     done
 done
+# The last line, which is written after the newest checkpoint, and lines after it, as of a run that was killed.
+bytes=$(stat -c %s run/log.jsonl)
+for back in 1 2 9 20 40 50; do
+    rm -rf copy
+    cp -r run copy
+    flip copy/log.jsonl "$(awk "BEGIN { print ($bytes - $back + 0.5) / $bytes }")"
+    refuses 5 'copy/log.jsonl: its last line is not the hash of the parameters' verify copy --updates 1 "${where[@]}"
+done
+rm -rf copy
+cp -r run copy
+sed -i '$ s/.*/{"type":"train","update":13}/' copy/log.jsonl
+accepts 'log.jsonl: not checked after the newest checkpoint' verify copy --updates 1 "${where[@]}"
 best=$(find run/checkpoints -name '*[0-9].safetensors' -exec sh -c 'cmp -s run/best.safetensors "$1" && echo "$1"' _ {} \;)
 rm -rf copy
 cp -r run copy
@@ -58,6 +70,10 @@ for file in train.source.ids train.target.off; do
     flip changed/$file 0.5
     refuses 4 'changed/' verify run --data changed "${where[@]}"
 done
+rm -rf changed
+cp -r data changed
+printf '\1' | dd of=changed/train.source.off bs=1 seek=45 conv=notrunc status=none # a byte of the header without a meaning
+refuses 4 'changed/' verify run --data changed "${where[@]}"
 # Without one of its manifests.
 rm -rf copy
 cp -r run copy

@@ -101,9 +101,20 @@ class ReportOfAFolder(unittest.TestCase):
         self.assertIn("1 of 2 variants has one seed", answer)
 
     def test_other_load(self):
-        self.change_logs(lambda lines: [{**line, "other_cores": 0.0} if line["type"] == "train" else line
-                                        for line in lines], "layer-1", "batch-1")
-        self.assertNotIn("The speed is not ranked", self.page("c/layer-1", "c/batch-1")[2])
+        def change(started, seconds, lines):
+            for line in lines:
+                if line["type"] == "train":
+                    line["other_cores"] = 0.0
+                if line["type"] == "start":
+                    line["started"] = f"2026-01-01T00:00:{started:02}Z"
+            lines[-1]["seconds"] = seconds
+            return lines
+
+        # Start times are whole seconds: 5.9 s from 10.05 end at 15.95, the next run starts at 15.98.
+        for started, problem in ((14, True), (15, False), (16, False)):
+            self.change_logs(lambda lines: change(10, 5.9, lines), "layer-1")
+            self.change_logs(lambda lines: change(started, 5.9, lines), "batch-1")
+            self.assertEqual(problem, "The speed is not ranked" in self.page("c/layer-1", "c/batch-1")[2])
         self.change_logs(lambda lines: [{**line, "other_cores": 1.5} if line["type"] == "train" else line
                                         for line in lines], "batch-1")
         self.assertIn("The speed is not ranked: other programs used more than half a core during a run",

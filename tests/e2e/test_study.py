@@ -46,11 +46,26 @@ class Study(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
+    def check_parts(self, text, parts, lines, counts):
+        """Planned and real time of each part, recomputed from the queue."""
+        table, begun = ["| part | runs | planned | took |", "|---|--:|--:|--:|"], 0
+        names = ["speed on the first updates", "learning rate of each variant", "elimination, common seeds",
+                 "finalists, fresh seeds"]
+        for name, part in zip(names, parts, strict=True):
+            end = max(line["at"] for line in lines if line.get("phase") == part["phase"] and "took" in line)
+            times = [f"{s:.0f} s" if s < 100 else f"{s / 60:.1f} min" if s < 6000 else f"{s / 3600:.1f} h"
+                     for s in (part["seconds"], end - begun)]
+            table.append(f"| {name} | {counts[part['phase']]} | {times[0]} | {times[1]} |")
+            begun = end
+        self.assertTrue(text.endswith("\n".join(table) + "\n"), f"{text}\n{table}")
+
     def test_a_killed_study_continues_and_answers(self):
         plan = self.study("reviews.tsv", *OPTIONS, "--dry-run")
         self.assertIn("a classifier, one twentieth each held out", plan.stderr)
         self.assertIn("A complete run has 8 updates.", plan.stdout)
         self.assertIn("2 runs at a time", plan.stdout)
+        self.assertIn("100 points of accuracy or less", plan.stdout)
+        self.assertEqual(self.study("reviews.tsv", *OPTIONS, "--dry-run").stdout, plan.stdout)
         self.assertIn("--tid-batches", self.study("--help").stdout)
         study = self.folder / "study-reviews"
         self.assertEqual({line["phase"] for line in lines_of(study) if line["type"] == "run"}, {"speed"})
@@ -68,10 +83,11 @@ class Study(unittest.TestCase):
         self.assertEqual(len(finished), len(set(finished)))  # no run twice
         counts = {phase: sum(run[0] == phase for run in finished) for phase in
                   ["speed", "rates", "select", "confirm"]}
-        self.assertEqual(counts, {"speed": 2, "rates": 6, "select": 10, "confirm": 4})
+        self.assertEqual(counts, {"speed": 3, "rates": 6, "select": 10, "confirm": 4})
         written = json.loads((study / "answer.json").read_text(encoding="utf-8"))
         self.assertIn(written["best"], ["layer", "power"])
         self.assertIn(written["paragraph"], answer.stdout)
+        self.check_parts(answer.stdout, written["parts"], lines_of(study), counts)
         self.assertEqual(written["seeds"], 2)
         self.assertEqual([part["phase"] for part in written["parts"]],
                          ["speed", "rates", "select", "confirm"])
@@ -90,9 +106,10 @@ class Study(unittest.TestCase):
         for ending, word in ("en", "word"), ("de", "wort"):
             lines = [" ".join(f"{word}{(i * k + k) % 13}" for k in range(1, 3 + i % 5)) for i in range(400)]
             (self.folder / f"pairs.{ending}").write_text("\n".join(lines) + "\n")
-        plan = self.study("pairs.en", "pairs.de", *OPTIONS[:6], "--jobs", "2", "--tid-batches", "1",
-                          "--dry-run", "--set", "model.width=16; model.ff=32; decode.beam=1")
-        self.assertIn("A difference of 0.5 BLEU or less does not matter", plan.stdout)
+        study = self.study("pairs.en", "pairs.de", *OPTIONS[:-1],
+                           "model.width=16; model.ff=32; decode.beam=1")
+        self.assertIn("A difference of 100 BLEU or less does not matter", study.stdout)
+        self.assertIn(" are equivalent within 100.00 BLEU; ", study.stdout)
 
     def test_a_comparison_has_a_plan_and_a_queue(self):
         table(self.folder / "valid.tsv", 1300, 1400)
@@ -123,6 +140,17 @@ class Study(unittest.TestCase):
         self.assertIn("layer-1", text)
         self.assertNotIn("\033", text)
 
+    def test_columns_are_recognized(self):
+        names = [["B-PER", "E-PER"], ["B-ORG", "M-ORG", "M-ORG", "M-ORG", "E-ORG"], ["S-LOC"]]
+        sentences = []
+        for i in range(400):
+            tags = ["O"] * (1 + i % 3) + names[i % 3]
+            sentences.append("".join(f"{tag.lower()}{(i * k) % 7}\t{tag}\n" for k, tag in enumerate(tags)))
+        (self.folder / "names.bmes").write_text("\n".join(sentences))
+        study = self.study("names.bmes", *OPTIONS[:-1], "model.width=16; model.ff=32", "--dry-run")
+        self.assertIn("columns with tags: a tagger, one twentieth each held out", study.stderr)
+        self.assertIn("A difference of 100 points of F1 or less does not matter", study.stdout)
+
     def test_wrong_data_is_an_error(self):
         (self.folder / "pairs.tsv").write_text("".join(f"text {i}\tanother {i}\n" for i in range(300)))
         self.assertIn("no repeated labels", self.study("pairs.tsv", code=2).stderr)
@@ -133,6 +161,7 @@ class Study(unittest.TestCase):
         table(self.folder / "half" / "train.tsv", 0, 200)
         table(self.folder / "half" / "test.tsv", 200, 300)
         self.assertIn("has test.tsv but no valid.tsv", self.study("half", code=2).stderr)
+        self.assertEqual(list(self.folder.glob("study-*")), [])
         self.assertIn("not a duration", self.study("reviews.tsv", "--budget", "soon", code=2).stderr)
         self.assertIn("ascending", self.study("reviews.tsv", "--rates", "2,1", code=2).stderr)
 

@@ -139,8 +139,12 @@ def test_queue(server, comparison):
     (comparison / "queue.jsonl").write_text(lines)
     time.sleep(1)
     body = server.ask("GET /update")[2]
-    assert "1 of 2 runs have ended; the others take 30 s of computing." in body
+    assert "1 of 2 runs have ended; computing time left: 30 s." in body
     assert "&lt;b&gt;rms" in body and "<td>31.5</td>" in body
+    with (comparison / "queue.jsonl").open("a") as queue:  # of a comparison that did not measure the speed
+        queue.write("\n" + json.dumps({**states[1], "seconds": None}) + "\n")
+    time.sleep(1)
+    assert "1 of 2 runs have ended.<" in server.ask("GET /update")[2]
 
 
 def test_study(server, comparison):
@@ -155,7 +159,8 @@ def test_study(server, comparison):
     queue.write_text("".join(json.dumps(line) + "\n" for line in lines))
     time.sleep(1)
     body = server.ask("GET /update")[2]
-    assert "The study has not ended: it is selecting variants. 1 of 2 planned runs have ended" in body
+    assert "The study has not ended: it is selecting variants. 1 run has ended; " in body
+    assert "the study takes at most 90 s more. Out so far" in body
     assert "Out so far: &lt;b&gt;rbn is eliminated after 5 seeds" in body and "<td>77 s</td>" in body
     assert "<td>0 of 15</td>" in body and "No run has ended" not in body
     with queue.open("a") as log:

@@ -61,6 +61,29 @@ def test_comma_and_colon_in_paths(tmp_path):
                  "--bpe-merges", "0", "--output", tmp_path / "data")[0] == 0
 
 
+def test_comma_in_a_model_of_an_ensemble(top, tmp_path):  # noqa: F811
+    """Each path of a list can contain commas, not only a path that is the whole list."""
+    (tmp_path / "lr=0.1,wd=0").symlink_to(top / "translate")
+    write(tmp_path / "s", "red house\n")
+    one, two = tmp_path / "lr=0.1,wd=0", top / "translate"
+    results = {norma("translate", f"{a},{b}", tmp_path / "s", *DEVICE)[:2] for a in (one, two)
+               for b in (one, two)}
+    assert len(results) == 1 and results.pop()[0] == 0
+
+
+def test_repetitions_of_a_language_model(top):  # noqa: F811
+    """As no_repeat_ngram_size of transformers: the prompt counts, too."""
+    def lines(*options):
+        return [json.loads(norma("generate", top / "lm", "--prompt", "red house", "--tokens", "30", "--seed",
+                                 seed, "--json", *options, *DEVICE)[1]) for seed in range(1, 5)]
+    def words(one):
+        return [*one["prompt"].split(), *one["text"].split()]
+    def repeats(one):
+        return len(set(words(one))) < len(words(one))
+    assert any(map(repeats, lines()))
+    assert not any(map(repeats, lines("--no-repeat-ngram-size", "1")))
+
+
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
 def test_batch_systems_signal(top, tmp_path, number):  # noqa: F811
     """https://github.com/facebookincubator/submitit/issues/1697: a checkpoint before the end."""
@@ -238,7 +261,20 @@ def test_tags_without_prefix(tmp_path, kind):
         assert code == 4 and "--tag-scheme" in err
 
 
-@pytest.mark.parametrize("tags", ["O B_PER O", "O PER-B PER-I", "O B-PER I-PER OO O",
+@pytest.mark.parametrize("tag", ["Country", "``"])
+def test_columns_that_begin_with_a_tag_are_no_text(tmp_path, tag):
+    """A label of the scheme io, and punctuation that is its own tag, in the first line of the input."""
+    first = [("Peru" if tag == "Country" else tag, tag)]
+    sentences = [first + sentence for sentence in tagged("io" if tag == "Country" else "pos", 40, 1)]
+    write(tmp_path / "t", columns_of(sentences))
+    assert norma("train", RECIPES / "demo-tag.ini", "--data.train", tmp_path / "t", "--data.valid",
+                 tmp_path / "t", "--data.test=", "--train.updates", "1", "--model.preset", "tiny",
+                 "--run.folder", tmp_path / "r", *DEVICE)[0] == 0
+    out = norma("tag", tmp_path / "r", tmp_path / "t", *DEVICE)[1].decode()
+    assert len(out.strip("\n").split("\n\n")) == 40
+
+
+@pytest.mark.parametrize("tags", ["O B- I-", "O B_PER O", "O PER-B PER-I", "O B-PER I-PER OO O",
                                   "o b-per i-per o"])
 def test_other_notations_are_no_labels(tmp_path, tags):
     """A mistake in a file with marks does not make another kind of tagger."""
@@ -292,3 +328,17 @@ def test_batch_systems_signal_a_comparison(top, tmp_path, number):  # noqa: F811
     run.send_signal(number)
     assert run.wait(60) == 9
     assert any((tmp_path / "c").glob("*/checkpoints/*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
+def test_batch_systems_signal_a_study(tmp_path, number):
+    for side in "ab":
+        (tmp_path / f"t.{side}").write_text("".join(f"{side}{i % 7} {side}{i % 5} .\n" for i in range(200)))
+    run = subprocess.Popen([NORMA, "study", str(tmp_path / "t.a"), str(tmp_path / "t.b"), "--budget", "5m",
+                            "--norms", "layer,rms", "--folder", str(tmp_path / "s")],
+                           stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while run.poll() is None and not any((tmp_path / "s").glob("**/log.jsonl")):
+        time.sleep(0.05)
+    run.send_signal(number)
+    run.send_signal(number)
+    assert run.wait(60) == 9

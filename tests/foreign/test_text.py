@@ -81,10 +81,13 @@ def test_files_of_moses(tmp_path):
 ROUND_TRIPS = {
     "en": ["“Hi,” she said. It’s 5 o’clock.", "The dogs’ house; ‘well’, he said. We’re O’Brien’s.",
            "See (https://a.b/c?d=1&e=2), 1/2 done at 10:30; write to foo.bar@example.org.",
-           "It is www.example.org/a_b/c.html#top and/or read_me.", "Is it at http://a.b:80/? No."],
+           "It is www.example.org/a_b/c.html#top and/or read_me.", "Is it at http://a.b:80/? No.",
+           "See https://a.org/wiki/x_(y)/z and www.b.org (here).", "Hits of the ’90s; ’tis ‹so›.",
+           "Rock ’n’ roll… and “wait…”, the 1990’s, pages 10–12, 3 – so what?"],
     "es": ["¿Qué? «Sí», dijo.", "Él dijo: «¿Sí? No» y se fue."],
-    "de": ["„Hallo“, sagte er. Wie geht’s?", "»Gut«, sagte Anna.", "Groß/Klein, rot/blau"],
-    "fr": ["C’est l’eau d’Évian.", "« Oui », dit-il."],
+    "de": ["„Hallo“, sagte er. Wie geht’s?", "»Gut«, sagte Anna.", "Groß/Klein, rot/blau",
+           "‚Ja‘, sagte sie. ›Nein‹, ‚gut‘.", "Nun ja… Rock ’n’ Roll, 1995–1999 – genau."],
+    "fr": ["C’est l’eau d’Évian.", "« Oui », dit-il.", "Attends… le rock ’n’ roll."],
     "pl": ["„Tak”, powiedział."],
     "ru": ["«Да», сказал он."],
 }

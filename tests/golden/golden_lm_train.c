@@ -25,7 +25,7 @@ typedef struct training {
     nm_comm comm;
     nm_shard_tree tree;
     nm_optimizer optimizer;
-    double *square; /* device: of the gradient norm */
+    double *plan; /* device: of an update */
     nm_tensor_map map;
     nm_map_ids map_ids;
     int32_t n_seqs, length, *ids, *targets, *pos, *offsets, *same_ids;
@@ -204,7 +204,7 @@ static golden_result open_training(golden_case *test, training *t)
         nm_tape_init(&t->tape, test->backend, (size_t)16 << 20, &err) != NM_OK ||
         nm_shard_tree_init(&t->tree, &t->model->params, 1, &t->comm, false, &err) != NM_OK ||
         nm_optimizer_init(&t->optimizer, nm_options_find(t->options, "optim"), 0, &t->tree, &err) != NM_OK ||
-        nm_backend_alloc(test->backend, sizeof *t->square, (void **)&t->square, &err) != NM_OK)
+        nm_backend_alloc(test->backend, NM_PLAN_SIZE * sizeof *t->plan, (void **)&t->plan, &err) != NM_OK)
         return golden_fail(test, "%s", err.text);
     int32_t n = t->n_seqs * t->length;
     t->pos = nm_allocate((size_t)n * sizeof *t->pos);
@@ -283,12 +283,16 @@ static golden_result run_step(golden_case *test, training *t, size_t index, cons
     GOLDEN_TRY(read_ids(test, t, step, "target", t->targets));
     GOLDEN_TRY(mean_loss(test, t, true, &loss));
     GOLDEN_TRY(compare_number(test, "loss_mean", index, loss, json_object_get(step, "loss_mean")));
-    nm_optimizer_gradient_square(&t->optimizer, t->square, &err);
-    nm_backend_download(test->backend, &norm, t->square, sizeof norm);
+    nm_optimizer_gradient_square(&t->optimizer, &t->plan[NM_PLAN_SQUARE], &err);
+    nm_backend_download(test->backend, &norm, &t->plan[NM_PLAN_SQUARE], sizeof norm);
     norm = sqrt(norm);
     GOLDEN_TRY(compare_number(test, "grad_norm", index, norm, json_object_get(step, "grad_norm")));
-    double factor = nm_optimizer_clip_factor(golden_number(test, "clip_global_norm", 0), norm);
-    nm_optimizer_step(&t->optimizer, (int64_t)index + 1, json_number_value(lr), factor, &err);
+    double numbers[3] = {loss};
+    const int32_t end = 3;
+    NM_CALL(test->backend, plan_update, .targets = 1, .max_norm = golden_number(test, "clip_global_norm", 0),
+            .passes = 1, .ends = &end, .numbers = numbers, .plan = t->plan);
+    nm_optimizer_step(&t->optimizer, (int64_t)index + 1, json_number_value(lr), &t->plan[NM_PLAN_SCALE],
+                      &err);
     return GOLDEN_PASSED;
 }
 
@@ -355,8 +359,8 @@ static golden_result run(golden_case *test)
 {
     training t = {.test = test};
     golden_result result = solve(test, &t);
-    if (t.square)
-        nm_backend_dealloc(test->backend, t.square);
+    if (t.plan)
+        nm_backend_dealloc(test->backend, t.plan);
     if (t.optimizer.config)
         nm_optimizer_release(&t.optimizer);
     if (t.tree.params)

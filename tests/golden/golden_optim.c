@@ -117,7 +117,7 @@ static golden_result update_matrices(golden_case *test, const optimizer *o, cons
     const json_t *tensor;
     nm_muon muon = o->muon;
     muon.lr = lr;
-    muon.grad_scale = factor;
+    muon.grad_scale = &factor;
     json_array_foreach(json_object_get(test->root, "init"), index, tensor)
     {
         const json_t *shape = json_object_get(tensor, "shape");

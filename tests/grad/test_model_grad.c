@@ -99,6 +99,7 @@ static void test_structures(void **state)
         {"model.norm_position", "sandwich", "model.embedding_norm", "rms", "model.embedding_dropout", "0.2"},
         {"model.norm_position", "inside", "model.norm", "rms", "model.residual", "skipinit"},
         {"model.norm_position", "mix", "model.norm", "batch", "model.decoder_norm", "batch"},
+        {"model.norm", "batch", "model.decoder_norm", "batch", "norm.batch.count_padding", "true"},
         {"model.norm_position", "sub", "model.init", "subln", "model.residual", "depth-scaled"},
         {"model.norm_position", "post", "model.residual", "deepnorm", "model.init", "deepnorm"},
         {"model.norm_position", "post", "model.residual", "admin", "model.init", "admin"},
@@ -138,11 +139,95 @@ static void test_guided_alignment(void **state)
     }
 }
 
+/* Memory of the device, heap. */
+static double *downloaded(const nm_norm_call *call, const void *data, int32_t count)
+{
+    double *values = malloc((size_t)count * sizeof *values);
+    nm_backend_download(call->backend, values, data, (size_t)count * sizeof *values);
+    return values;
+}
+
+static double *published(const nm_norm_call *call, const char *name)
+{
+    for (int i = 0; i < call->n_published; i++)
+        if (!strcmp(call->published[i].name, name))
+            return downloaded(call, call->published[i].data, call->x.cols);
+    fail_msg("%s is not published", name);
+    return NULL;
+}
+
+/* The batches above, padded to 3 x 5 and 3 x 4 tokens. */
+static double share_of(const nm_norm_call *call)
+{
+    return !strncmp(call->norm->site.name, "enc", 3) ? 9.0 / 15 : 9.0 / 12;
+}
+
+/* The variance over the padded batch, whose padding has the value of the mean. */
+static void check_variance(void *calls, const nm_norm_call *call, bool backward)
+{
+    ++*(int *)calls;
+    if (backward)
+        return;
+    int32_t width = call->x.cols;
+    double *x = downloaded(call, call->x.data, 9 * width), *variance = published(call, "batch_var");
+    for (int32_t k = 0; k < width; k++) {
+        double mean = 0, sum = 0;
+        for (int32_t i = 0; i < 9; i++)
+            mean += x[i * width + k] / 9;
+        for (int32_t i = 0; i < 9; i++)
+            sum += (x[i * width + k] - mean) * (x[i * width + k] - mean);
+        assert_true(fabs(variance[k] - sum / 9 * share_of(call)) < 1e-12);
+    }
+    free(x);
+    free(variance);
+}
+
+/* PowerNorm: the sum of dy z that enters the state of the backward pass. */
+static void check_backward_sum(void *calls, const nm_norm_call *call, bool backward)
+{
+    enum { SUM_DY_Z = 2 };
+    ++*(int *)calls;
+    if (!backward)
+        return;
+    double *sum = published(call, "grad_sum_z");
+    double *collected = downloaded(call, call->norm->statistics[SUM_DY_Z], call->x.cols);
+    for (int32_t k = 0; k < call->x.cols; k++)
+        assert_true(fabs(collected[k] - sum[k] * share_of(call)) < 1e-12);
+    free(sum);
+    free(collected);
+}
+
+static void test_counted_padding(void **state)
+{
+    (void)state;
+    static const char *const norms[] = {"batch", "power"};
+    for (int i = 0; i < 2; i++) {
+        const char *const settings[] = {"model.norm",
+                                        norms[i],
+                                        "model.decoder_norm",
+                                        norms[i],
+                                        "norm.batch.count_padding",
+                                        "true",
+                                        "norm.power.count_padding",
+                                        "true",
+                                        NULL};
+        int calls = 0;
+        model_rig r;
+        rig_open(&r, settings);
+        r.batch = batch;
+        r.tape.listener = &calls;
+        r.tape.listen = i ? check_backward_sum : check_variance;
+        model_softmax_loss(&r, true);
+        assert_int_equal(calls, 2 * r.model->params.n_norms);
+        model_rig_close(&r);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
-                                       cmocka_unit_test(test_presets_of_the_papers),
-                                       cmocka_unit_test(test_activations), cmocka_unit_test(test_structures),
-                                       cmocka_unit_test(test_guided_alignment)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_exact_norm), cmocka_unit_test(test_presets_of_the_papers),
+        cmocka_unit_test(test_activations),      cmocka_unit_test(test_structures),
+        cmocka_unit_test(test_guided_alignment), cmocka_unit_test(test_counted_padding)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,9 @@ void check_scale(pair *p, size z)
 {
     test_mat x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
     BOTH(p, scale, .alpha = -1.7, .x = x.m[s], .y = y.m[s]);
-    BOTH(p, scale, .alpha = 0.3, .x = x.m[s], .y = x.m[s]);
+    const double factor = 0.4;
+    pair_list factors = pair_list_of(p, &factor, sizeof factor);
+    BOTH(p, scale, .alpha = 0.3, .factor = factors.memory[s], .x = x.m[s], .y = x.m[s]);
     mat_compare(p, "y", y, 2, 0);
     mat_compare(p, "x in place", x, 2, 0);
 }
@@ -43,8 +45,11 @@ void check_scale(pair *p, size z)
 void check_add(pair *p, size z)
 {
     test_mat x = pair_random(p, z.rows, z.cols, z.gap), y = pair_random(p, z.rows, z.cols, 0);
+    const double factor = -0.6;
+    pair_list factors = pair_list_of(p, &factor, sizeof factor);
     BOTH(p, add, .alpha = 0.7, .x = x.m[s], .y = y.m[s]);
-    mat_compare(p, "y", y, 2, 1);
+    BOTH(p, add, .alpha = 0.5, .factor = factors.memory[s], .x = x.m[s], .y = y.m[s]);
+    mat_compare(p, "y", y, 4, 1);
 }
 
 void check_add_dropout(pair *p, size z)

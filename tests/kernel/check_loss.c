@@ -46,7 +46,11 @@ static void check_loss_case(pair *p, size z, const loss_case *c)
          .grad_scale = grad_scale, .sums = sums.memory[s], .d_hidden = c->hidden ? d_hidden.m[s].data : NULL,
          .d_weight = c->weight ? d_weight.m[s].data : NULL,
          .d_bias = c->weight && c->bias ? d_bias.m[s].data : NULL);
-    pair_compare_sums(p, (double *const[]){sums.memory[ACTUAL], sums.memory[EXPECTED]}, z.rows);
+    double *const memory[] = {sums.memory[ACTUAL], sums.memory[EXPECTED]};
+    pair_compare_sums(p, memory, z.rows);
+    BOTH(p, softmax_loss, .hidden = hidden.m[s], .weight = weight.m[s], .targets = targets.memory[s],
+         .add_sums = true, .sums = sums.memory[s]);
+    pair_compare_sums(p, memory, 2 * z.rows);
     if (c->hidden)
         mat_compare(p, "d_hidden", d_hidden, 64, 0.1 * grad_scale);
     if (c->weight)
@@ -82,21 +86,44 @@ void check_log_softmax(pair *p, size z)
     mat_compare(p, "x in place", x, 16, 1);
 }
 
-void check_top_k(pair *p, size z)
+/* Three models; in the last column no model has a probability. */
+void check_mix(pair *p, size z)
+{
+    const size_t n = (size_t)z.rows * (size_t)z.cols;
+    double *start = nm_allocate(n * sizeof *start);
+    for (size_t i = 0; i < n; i++)
+        start[i] = NAN; /* not read */
+    pair_list mixture = pair_list_of(p, start, n * sizeof *start);
+    free(start);
+    test_mat y = pair_random(p, z.rows, z.cols, 0);
+    for (int32_t m = 0; m < 3; m++) {
+        test_mat x = pair_random(p, z.rows, z.cols, z.gap);
+        if (z.rows > 2)
+            mat_fill_row(p, x, 1, -INFINITY);
+        BOTH(p, mix, .x = x.m[s], .m = m, .n = 3, .mixture = mixture.memory[s], .y = y.m[s]);
+    }
+    mat_compare(p, "y", y, 8, 1);
+}
+
+/* The k largest of log probabilities, with ties and rows without probabilities */
+static void check_ready(pair *p, size z)
 {
     int32_t ks[] = {1, z.cols < 5 ? z.cols : 5, z.cols < 40 ? z.cols : 40};
     for (int i = 0; i < 3; i++) {
         int32_t k = ks[i];
         size_t bytes = (size_t)z.rows * (size_t)k * sizeof(int32_t);
         test_mat x = pair_make(p, z.rows, z.cols, z.gap, coarse), values = pair_random(p, z.rows, k, 0);
+        test_mat also = pair_random(p, z.rows, 1, 0);
         if (z.rows > 2)
             mat_fill_row(p, x, 1, -INFINITY);
         int32_t *columns[2] = {nm_allocate(bytes), nm_allocate(bytes)};
         pair_list lists = pair_list_of(p, columns[0], bytes);
-        BOTH(p, top_k, .x = x.m[s], .k = k, .values = values.m[s].data, .columns = lists.memory[s]);
+        BOTH(p, log_top_k, .x = x.m[s], .ready = true, .k = k, .values = values.m[s].data,
+             .columns = lists.memory[s], .also_values = also.m[s].data);
         for (int s = ACTUAL; s <= EXPECTED; s++)
             nm_backend_download(p->on[s], columns[s], lists.memory[s], bytes);
         mat_compare(p, "values", values, 0, 0);
+        mat_compare(p, "also", also, 0, 0);
         if (memcmp(columns[ACTUAL], columns[EXPECTED], bytes) != 0)
             fail_msg("%s: columns differ from the reference (k = %d)", p->what, (int)k);
         free(columns[ACTUAL]);
@@ -107,6 +134,7 @@ void check_top_k(pair *p, size z)
 /* With ties, and with excluded words; the given words also. */
 void check_log_top_k(pair *p, size z)
 {
+    check_ready(p, z);
     for (int masked = 0; masked < 2; masked++) {
         int32_t k = z.cols < 9 ? 1 : masked ? 9 : 5, also = masked ? 0 : z.cols - 1;
         size_t bytes = (size_t)z.rows * (size_t)k * sizeof(int32_t);

@@ -156,11 +156,6 @@ static void test_worker(void **state)
     nm_backend_free(worker);
     nm_backend_unregister_weight(main, form);
     nm_backend_free(main);
-
-    nm_backend *fenced = create((nm_backend_options){.name = "ref", .fenced = true});
-    assert_int_equal(nm_backend_create_worker(&worker, fenced, 1, &err), NM_UNSUPPORTED);
-    assert_null(worker);
-    nm_backend_free(fenced);
 }
 
 static void test_plan(void **state)
@@ -266,6 +261,24 @@ static void test_fence(void **state)
     assert_int_equal(death_by_touching(memory, false), SIGSEGV);
     assert_int_equal(death_by_touching(memory, true), SIGSEGV);
     nm_backend_free(open);
+    nm_backend_free(fenced);
+}
+
+/* A worker reads the memory of the main backend and its own, which are inaccessible after the kernel. */
+static void test_fenced_worker(void **state)
+{
+    (void)state;
+    nm_backend *fenced = create((nm_backend_options){.name = "ref", .fenced = true}), *worker;
+    nm_error err;
+    assert_int_equal(nm_backend_create_worker(&worker, fenced, 1, &err), NM_OK);
+    float *memory = alloc_floats(fenced, 64), *own = alloc_floats(worker, 64), host[2] = {3, 4};
+    nm_backend_upload(worker, memory, host, sizeof host);
+    NM_CALL(worker, scale, .alpha = 2, .x = nm_mat_of(memory, 1, 2), .y = nm_mat_of(own, 1, 2));
+    nm_backend_download(worker, host, own, sizeof host);
+    assert_true(host[0] == 6 && host[1] == 8);
+    assert_int_equal(death_by_touching(memory, false), SIGSEGV);
+    assert_int_equal(death_by_touching(own, true), SIGSEGV);
+    nm_backend_free(worker);
     nm_backend_free(fenced);
 }
 
@@ -380,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_dry_run_counts_the_scratch_memory_of_the_loss),
         cmocka_unit_test(test_fence),
+        cmocka_unit_test(test_fenced_worker),
         cmocka_unit_test(test_device_options),
         cmocka_unit_test(test_describe),
 #if defined(__x86_64__)

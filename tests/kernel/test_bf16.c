@@ -497,6 +497,33 @@ static void test_device_attention(void **state)
     nm_backend_free(b);
 }
 
+/* As ref, but for the order of the sums: odd sizes, more than one tile and chunk in each direction. */
+static void test_device_products(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][3] = {{1, 1, 1}, {5, 33, 31}, {17, 511, 33}, {130, 129, 12}, {67, 300, 70}};
+    const nm_dropout third = {0.3, 7, 5, 9};
+    nm_backend *ref = create("ref", "auto", 1), *b = level_create((nm_backend_options){.name = "emulated"});
+    b->bf16 = true;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        layer l = layer_create(sizes[i][0], sizes[i][1], sizes[i][2], draw);
+        float *expected = nm_allocate(2 * l.n * sizeof *expected), *actual = expected + l.n;
+        const float *const ends[] = {l.y, l.packed_y, l.dx, l.dw, l.values + l.n};
+        run(ref, &l, i % 2 ? &third : NULL, expected);
+        run(b, &l, i % 2 ? &third : NULL, actual);
+        for (int part = 0; part < 4; part++) {
+            const size_t at = (size_t)(ends[part] - l.values), n = (size_t)(ends[part + 1] - ends[part]);
+            const double difference = distance(actual + at, expected + at, n);
+            if (!(difference < 0x1p-21))
+                fail_msg("size %zu, part %d: differs from ref by %.3g", i, part, difference);
+        }
+        free(expected);
+        free(l.values);
+    }
+    nm_backend_free(ref);
+    nm_backend_free(b);
+}
+
 static void test_float64_is_rejected(void **state)
 {
     (void)state;
@@ -522,6 +549,7 @@ int main(void)
                                        cmocka_unit_test(test_loss),
                                        cmocka_unit_test(test_attention),
                                        cmocka_unit_test(test_device_attention),
+                                       cmocka_unit_test(test_device_products),
                                        cmocka_unit_test(test_float64_is_rejected)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -318,6 +318,59 @@ static void test_waits(void **state)
     nm_backend_free(b);
 }
 
+enum { VEC = 100, VECTORS = 8 };
+
+/* out = a + b/2, vectors of n elements that begin at elements of the memory */
+static void vec_at(nm_backend *b, float *memory, int32_t n, int out, int first, int second)
+{
+    NM_CALL(b, vec, .op = NM_VEC_LINEAR, .n = n, .out = memory + out, .a = memory + first,
+            .b = memory + second, .s = 1, .t = 0.5);
+}
+
+/* Operations on vectors, of which 32 or fewer of one length are one launch; those whose operands are shifted
+ * against a result, or whose results are shifted against an operand, begin another one. */
+static void run_vectors(nm_backend *b, float values[VECTORS * VEC])
+{
+    void *memory;
+    nm_error err;
+    assert_int_equal(nm_backend_alloc(b, VECTORS * VEC * sizeof *values, &memory, &err), NM_OK);
+    for (int i = 0; i < VECTORS * VEC; i++)
+        values[i] = sinf((float)i);
+    nm_backend_upload(b, memory, values, VECTORS * VEC * sizeof *values);
+    for (int i = 0; i < 40; i++) /* 2 launches */
+        vec_at(b, memory, VEC, i % 4 * VEC, (i + 1) % 4 * VEC, (i + 2) % 4 * VEC);
+    vec_at(b, memory, VEC / 2, 0, VEC, 2 * VEC);           /* another length */
+    vec_at(b, memory, VEC, 2 * VEC, VEC, 0);               /* another length */
+    vec_at(b, memory, VEC, 4 * VEC, 2 * VEC + 10, 0);      /* reads a result, shifted */
+    vec_at(b, memory, VEC, 6 * VEC, 4 * VEC, 0);           /* the same launch */
+    vec_at(b, memory, VEC, 2 * VEC, 5 * VEC, 5 * VEC);     /* writes an operand, shifted */
+    vec_at(b, memory, VEC, 2 * VEC + 7, 5 * VEC, 5 * VEC); /* writes a result, shifted */
+    nm_backend_download(b, values, memory, VECTORS * VEC * sizeof *values);
+    nm_backend_dealloc(b, memory);
+}
+
+static void test_vectors(void **state)
+{
+    (void)state;
+    float actual[VECTORS * VEC], expected[VECTORS * VEC];
+    nm_backend *cuda = create((nm_backend_options){.name = "cuda"}), *worker;
+    nm_backend *emulated = create((nm_backend_options){.name = "emulated"});
+    nm_error err;
+    run_vectors(emulated, expected);
+    stub.reset();
+    run_vectors(cuda, actual);
+    assert_int_equal(stub.calls("cuLaunchKernel"), 2 + 1 + 1 + 1 + 1 + 1);
+    assert_memory_equal(actual, expected, sizeof actual);
+    assert_int_equal(nm_backend_create_worker(&worker, cuda, 1, &err), NM_OK);
+    stub.reset();
+    run_vectors(cuda, actual); /* workers may read the results at once */
+    assert_int_equal(stub.calls("cuLaunchKernel"), 46);
+    assert_memory_equal(actual, expected, sizeof actual);
+    nm_backend_free(worker);
+    nm_backend_free(cuda);
+    nm_backend_free(emulated);
+}
+
 static void compile_for(int arch, const char *folder, int expected)
 {
     nm_cuda_nvrtc nvrtc;
@@ -428,7 +481,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options),     cmocka_unit_test(test_waits),     cmocka_unit_test(test_sticky),
         cmocka_unit_test(test_cache),       cmocka_unit_test(test_precision), cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_cublas),
+        cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_cublas),    cmocka_unit_test(test_vectors),
     };
     return cmocka_run_group_tests(tests, load_stub, NULL);
 }

@@ -127,6 +127,7 @@ class Statistics(unittest.TestCase):
             ([9, 11, 10, 12], "refuted"),
             ([0.1, -0.1, 0.2, -0.2], "refuted"),
             ([-20, 20, -5, 6], "undecided"),
+            ([-1.0, -1.1, -0.9, -1.0], "undecided"),  # the claimed sign, but within the margin
         ):
             self.assertEqual(archives.decided(st.over_seeds(values), -1, 5, -11.1), expected)
 

@@ -701,7 +701,7 @@ CUresult cuEventSynchronize(CUevent event)
 typedef struct launch {
     const nm_device_kernel *kernel;
     int64_t x, y;
-    _Alignas(16) char args[512];
+    _Alignas(16) char args[2048];
 } launch;
 
 static void run_launch(void *data)

@@ -31,12 +31,14 @@ static inline void check(nm_status status, const nm_error *err)
         fail_msg("%s", err->text);
 }
 
+static const char *rig_backend = "cpu";
+
 static inline void rig_open(rig *r, const char *const *settings)
 {
     static const char *const common[] = {"model.preset",  "tiny", "model.width", "16",
                                          "model.context", "6",    NULL};
     nm_error err;
-    nm_backend_options device = {.name = "cpu", .threads = 1};
+    nm_backend_options device = {.name = rig_backend, .threads = 1};
     check(nm_backend_create(&r->backend, &device, &err), &err);
     r->options = nm_options_create();
     nm_model_options_add(r->options, &nm_model_lm);

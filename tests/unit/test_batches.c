@@ -146,8 +146,36 @@ static void test_full_batches(void **unused)
     nm_batches_release(&batches);
 }
 
+/* Lengths of more than one digit of the sort. */
+static void test_long_sentences_are_sorted(void **unused)
+{
+    (void)unused;
+    enum { SENTENCES = 200 };
+    uint64_t offsets[2][SENTENCES + 1] = {{0}};
+    for (uint64_t i = 0; i < SENTENCES; i++)
+        for (uint32_t k = 0; k < 2; k++) {
+            uint32_t random = nm_random4(4, NM_RANDOM_TEST, k, 0, i).w[0];
+            offsets[k][i + 1] = offsets[k][i] + (random % 3 ? 2047 : 1) + (random >> 8) % 3 * (k ? 1 : 2500);
+        }
+    const nm_corpus source = {.n = SENTENCES, .offsets = offsets[0]},
+                    target = {.n = SENTENCES, .offsets = offsets[1]};
+    const nm_batching batching = {
+        .source = &source, .target = &target, .max_tokens = 20000, .max_length = 10000, .by_length = true};
+    nm_batches batches;
+    nm_error err;
+    assert_int_equal(nm_batches_create(&batches, &batching, 0, false, &err), NM_OK);
+    for (int64_t i = 1; i < SENTENCES; i++) {
+        int64_t a = batches.order[i - 1], b = batches.order[i];
+        int64_t more = nm_corpus_length(&target, b) - nm_corpus_length(&target, a);
+        more = more ? more : nm_corpus_length(&source, b) - nm_corpus_length(&source, a);
+        assert_true(more ? more > 0 : b > a);
+    }
+    nm_batches_release(&batches);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_balance), cmocka_unit_test(test_full_batches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_balance), cmocka_unit_test(test_full_batches),
+                                       cmocka_unit_test(test_long_sentences_are_sorted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "decode_model.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "decode/beam.h"
 
@@ -73,11 +74,11 @@ static void test_tears(void **state)
     assert_true(c.sentence.done);
 }
 
-enum { MAX_TOKENS = 7, SEARCH_BEAM = 3 };
+enum { MAX_TOKENS = 7, SEARCH_BEAM = 6 };
 
 typedef struct hypothesis {
     int32_t ids[MAX_TOKENS + 1], n; /* ids[0]: first target input */
-    double sum, score;
+    double sum, score, key;         /* key: the order of the candidates of a group */
     bool finished;
 } hypothesis;
 
@@ -92,52 +93,84 @@ static void next_tokens(tiny *made, const nm_id_list *source, const hypothesis *
     free(all);
 }
 
-static int higher_score(const void *a, const void *b)
+static int higher_key(const void *a, const void *b)
 {
     const hypothesis *x = a, *y = b;
-    return x->score > y->score ? -1 : x->score < y->score;
+    return x->key > y->key ? -1 : x->key < y->key;
 }
 
-/* Leaves the final beam, best first, in `beam`; returns their number. */
+/* One step of a group of n hypotheses: equation 6 of Vijayakumar et al. 2018 with Hamming diversity to the
+ * hypotheses of the groups before it that this step extended. Returns their number. */
+static int32_t advance_group(tiny *made, const nm_id_list *source, const nm_decode_options *options,
+                             int32_t t, int32_t size, const hypothesis *before, int32_t n_before,
+                             hypothesis *group, int32_t n)
+{
+    hypothesis all[SEARCH_BEAM * (WORDS + 1)];
+    int32_t n_all = 0;
+    for (int32_t i = 0; i < n; i++) {
+        double next[WORDS];
+        if (group[i].finished) {
+            all[n_all] = group[i];
+            all[n_all].key = group[i].score;
+            n_all++;
+            continue;
+        }
+        next_tokens(made, source, &group[i], next);
+        for (int32_t v = 0; v < WORDS; v++) {
+            if (v == PAD || (v == EOS && t == 1))
+                continue;
+            hypothesis *h = &all[n_all++];
+            *h = group[i];
+            h->ids[t] = v;
+            h->n = t;
+            h->sum += next[v];
+            h->key = h->score = h->sum / nm_length_penalty(options, t);
+            h->finished = v == EOS;
+            for (int32_t k = 0; k < n_before; k++)
+                h->key -= before[k].n == t && before[k].ids[t] == v ? options->diverse_strength : 0;
+        }
+    }
+    qsort(all, (size_t)n_all, sizeof *all, higher_key);
+    n = n_all < size ? n_all : size;
+    memcpy(group, all, (size_t)n * sizeof *all);
+    return n;
+}
+
+/* Leaves the different hypotheses of all groups, best first, in `beam`; returns their number. */
 static int32_t search_tears(tiny *made, const nm_id_list *source, const nm_decode_options *options,
                             int32_t limit, hypothesis *beam)
 {
-    int32_t n_beam = 1;
-    beam[0] = (hypothesis){.ids = {EOS}};
-    for (int32_t t = 1; t <= limit; t++) {
-        hypothesis all[SEARCH_BEAM * (WORDS + 1)];
-        int32_t n = 0, n_finished = 0;
-        for (int32_t i = 0; i < n_beam; i++) {
-            double next[WORDS];
-            if (beam[i].finished) {
-                all[n++] = beam[i];
-                continue;
-            }
-            next_tokens(made, source, &beam[i], next);
-            for (int32_t v = 0; v < WORDS; v++) {
-                if (v == PAD || (v == EOS && t == 1))
-                    continue;
-                all[n] = beam[i];
-                all[n].ids[t] = v;
-                all[n].n = t;
-                all[n].sum += next[v];
-                all[n].score = all[n].sum / nm_length_penalty(options, t);
-                all[n++].finished = v == EOS;
-            }
-        }
-        qsort(all, (size_t)n, sizeof *all, higher_score);
-        n_beam = n < SEARCH_BEAM ? n : SEARCH_BEAM;
-        for (int32_t i = 0; i < n_beam; i++) {
-            beam[i] = all[i];
-            n_finished += all[i].finished;
-        }
-        if (n_finished == n_beam)
-            break;
+    const int32_t groups = (int32_t)options->diverse_groups, size = SEARCH_BEAM / groups;
+    int32_t sizes[SEARCH_BEAM], n = 0, n_different = 0;
+    hypothesis found[SEARCH_BEAM]; /* [groups][size] */
+    for (int32_t g = 0; g < groups; g++) {
+        sizes[g] = 1;
+        found[g * size] = (hypothesis){.ids = {EOS}};
     }
-    return n_beam;
+    for (int32_t t = 1; t <= limit; t++) {
+        hypothesis before[SEARCH_BEAM];
+        int32_t n_before = 0;
+        for (int32_t g = 0; g < groups; g++) {
+            hypothesis *group = found + g * size;
+            sizes[g] = advance_group(made, source, options, t, size, before, n_before, group, sizes[g]);
+            memcpy(before + n_before, group, (size_t)sizes[g] * sizeof *group);
+            n_before += sizes[g];
+        }
+    }
+    for (int32_t g = 0; g < groups; g++)
+        for (int32_t i = 0; i < sizes[g]; i++) {
+            beam[n] = found[g * size + i];
+            beam[n].key = beam[n].score;
+            n++;
+        }
+    qsort(beam, (size_t)n, sizeof *beam, higher_key);
+    for (int32_t i = 0; i < n; i++)
+        if (!n_different || memcmp(beam[n_different - 1].ids, beam[i].ids, sizeof beam->ids))
+            beam[n_different++] = beam[i];
+    return n_different;
 }
 
-static void check_tears_search(const char *alpha, uint64_t seed)
+static void check_tears_search(const char *alpha, const char *groups, const char *strength, uint64_t seed)
 {
     const char *const settings[] = {"model.norm",
                                     "layer",
@@ -148,9 +181,13 @@ static void check_tears_search(const char *alpha, uint64_t seed)
                                     "decode.alpha",
                                     alpha,
                                     "decode.beam",
-                                    "3",
+                                    "6",
                                     "decode.nbest",
-                                    "3",
+                                    "6",
+                                    "decode.diverse_groups",
+                                    groups,
+                                    "decode.diverse_strength",
+                                    strength,
                                     "decode.max_length_a",
                                     "0",
                                     "decode.max_length_b",
@@ -185,9 +222,14 @@ static void test_tears_search(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 6; seed++) {
-        check_tears_search("0", seed);
-        check_tears_search("0.6", seed);
-        check_tears_search("2", seed);
+        check_tears_search("0", "1", "0.5", seed);
+        check_tears_search("0.6", "1", "0.5", seed);
+        check_tears_search("2", "1", "0.5", seed);
+    }
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        check_tears_search("0.6", "2", "0.1", seed);
+        check_tears_search("0", "3", "0.3", seed);
+        check_tears_search("0.6", "6", "1", seed);
     }
 }
 

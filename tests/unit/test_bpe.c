@@ -376,6 +376,18 @@ static void kept_words_are_whole(void **state)
     nm_bpe_free(bpe);
 }
 
+static void symbols_of_the_merges(void **state)
+{
+    (void)state;
+    nm_bpe *bpe = parse("#version: 0.2\nl o\ne r</w>\n");
+    assert_true(nm_bpe_has_symbol(bpe, "lo", 2, false));
+    assert_false(nm_bpe_has_symbol(bpe, "lo", 2, true));
+    assert_true(nm_bpe_has_symbol(bpe, "er", 2, true));
+    assert_false(nm_bpe_has_symbol(bpe, "er", 2, false));
+    assert_false(nm_bpe_has_symbol(bpe, "or", 2, true));
+    nm_bpe_free(bpe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_full_cache_starts_anew),
         cmocka_unit_test(forged_codes_end),
         cmocka_unit_test(kept_words_are_whole),
+        cmocka_unit_test(symbols_of_the_merges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

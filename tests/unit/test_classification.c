@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device_memory.h"
 #include "model/classifier_model.h"
 #include "support/tiny_data.h"
 #include "task/classification.h"
@@ -274,6 +275,33 @@ static void test_texts_are_independent(void **state)
     }
 }
 
+/* The host waits once for the probabilities of a batch of texts. */
+static void test_waits_of_the_host(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"device.backend", "emulated", "train.updates", "1", NULL};
+    nm_options *options = options_with(settings);
+    char *run = in_folder("waits");
+    nm_trainer *trainer;
+    nm_error err;
+    if (nm_trainer_open(&trainer, &nm_task_classification, options, run, false, NULL, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_task task = task_of(options);
+    assert_int_equal(task.type->open(&task, &err), NM_OK);
+    const nm_labeled_set *set = &nm_classification_parts_of(&task)->sets[NM_SPLIT_TEST];
+    nm_corpus texts = nm_labeled_set_corpus(set);
+    double *probabilities = nm_allocate(set->n * 2 * sizeof *probabilities);
+    nm_model *model = nm_trainer_model(trainer);
+    const int64_t before = nm_backend_waits(model->backend);
+    assert_int_equal(nm_classification_probabilities(&task, model, &texts, probabilities, &err), NM_OK);
+    assert_int_equal(nm_backend_waits(model->backend) - before, 1);
+    free(probabilities);
+    task.type->close(&task);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    free(run);
+}
+
 /* Penalty of the first update for a value of norm.rbn.scale. */
 static double first_penalty(const char *scale)
 {
@@ -388,6 +416,7 @@ int main(void)
                                        cmocka_unit_test(test_class_order),
                                        cmocka_unit_test(test_class_balance),
                                        cmocka_unit_test(test_texts_are_independent),
+                                       cmocka_unit_test(test_waits_of_the_host),
                                        cmocka_unit_test(test_resume_is_exact),
                                        cmocka_unit_test(test_largest_batch),
                                        cmocka_unit_test(test_penalty_is_added_to_the_mean_loss)};

@@ -69,7 +69,7 @@ static void damaged_anywhere(void **unused)
     for (int part = 0; part < 2; part++) {
         const char *path = part ? "c.off" : "c.ids";
         char *content;
-        size_t bytes, accepted = 0;
+        size_t bytes;
         nm_error err;
         write_example();
         assert_int_equal(nm_file_read(path, &content, &bytes, &err), NM_OK);
@@ -78,17 +78,10 @@ static void damaged_anywhere(void **unused)
             content[bit / 8] = (char)(content[bit / 8] ^ 1 << bit % 8);
             assert_int_equal(nm_file_write(path, content, bytes, &err), NM_OK);
             nm_status status = nm_corpus_open(&corpus, "c", WORDS, &err);
-            if (status == NM_OK) {
-                accepted++;
-                check_example(&corpus);
-                nm_corpus_close(&corpus);
-            } else {
-                assert_true(status == NM_FORMAT || status == NM_MISMATCH);
-                assert_non_null(strstr(err.text, "c."));
-            }
+            assert_true(status == NM_FORMAT || status == NM_MISMATCH);
+            assert_non_null(strstr(err.text, "c."));
             content[bit / 8] = (char)(content[bit / 8] ^ 1 << bit % 8);
         }
-        assert_int_equal(accepted, 8 * 24); /* the reserved bytes of the header */
         free(content);
     }
 }

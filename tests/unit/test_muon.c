@@ -92,11 +92,12 @@ static void test_no_steps(void **state)
 {
     (void)state;
     const double g[] = {3, 0, -4, 0, 12, 0}, norm = 13;
+    const double scale = 7;
     double x[6], p[6];
     nm_muon muon = nm_muon_default();
     muon.steps = 0;
     muon.lr = 0.5;
-    muon.grad_scale = 7;
+    muon.grad_scale = &scale;
     muon.scale = NM_MUON_ORIGINAL;
     first_step(&muon, 3, 2, g, x, p);
     for (int i = 0; i < 6; i++) {
@@ -461,7 +462,7 @@ static void test_memory(void **state)
     static const char *const muon[] = {"model.width", "64", "model.ff", "48", "optim.name", "muon", NULL};
     static const char *const adamw[] = {"model.width", "64", "model.ff", "48", "optim.name", "adamw", NULL};
     trained r = open_run(muon), other = open_run(adamw);
-    size_t hidden = 0, workspace = 4 * 64 * 64;
+    size_t hidden = 0, workspace = 4 * 64 * 64 + 16;
     for (size_t i = 0; i < params_of(&r)->n; i++) {
         const nm_param *param = params_of(&r)->list[i];
         if (nm_param_is_hidden(param))

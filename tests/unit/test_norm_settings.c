@@ -58,9 +58,30 @@ static void test_alpha_and_shift(void **state)
         assert_true(fabs(y[i] - erf(0.25 * x[i] - 0.3)) < 1e-12);
 }
 
+/* Only models know how long the sequences of a batch are. */
+static void test_padding_needs_sequences(void **state)
+{
+    (void)state;
+    nm_backend *backend;
+    nm_norm *norm;
+    nm_error err;
+    const nm_backend_options options = {.name = "ref", .dtype = NM_F64};
+    assert_int_equal(nm_backend_create(&backend, &options, &err), NM_OK);
+    for (int i = 0; i < 4; i++) {
+        const nm_norm_site site = {.width = WIDTH, .groups = 1, .sequences = i > 1};
+        nm_status status =
+            nm_norm_create(&norm, backend, i % 2 ? "power" : "batch", "count_padding=true", &site, &err);
+        assert_int_equal(status, site.sequences ? NM_OK : NM_USAGE);
+        if (status == NM_OK)
+            nm_norm_free(norm);
+    }
+    nm_backend_free(backend);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_groups), cmocka_unit_test(test_alpha),
-                                       cmocka_unit_test(test_alpha_and_shift)};
+                                       cmocka_unit_test(test_alpha_and_shift),
+                                       cmocka_unit_test(test_padding_needs_sequences)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,8 @@
  * ends of texts, samples that do not depend on batches. threads = 1. */
 #include "lm_rig.h"
 
+#include "backend/device_memory.h"
+
 enum { PROMPTS = 5, DRAWN = 17 };
 
 static const int32_t prompt_words[] = {5, 9, 7, 12, 4, 4, 8, 20, 11, 6, 19};
@@ -321,6 +323,29 @@ static void test_batches_need_the_operations_of_their_texts(void **state)
     nm_vocab_free(vocab);
 }
 
+/* Once per step, for the logits of all texts: in the 25 steps from the shortest prompt, which is empty, to
+ * the end of the longest text, which begins with 8 tokens. The backend `emulated` counts. */
+static void test_waits_of_the_host(void **state)
+{
+    (void)state;
+    static const char *const *const kinds_here[] = {softmax, block_term, adaptive};
+    const nm_sample_options options = {
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .batch = PROMPTS};
+    nm_vocab *vocab = numbered_words();
+    rig_backend = "emulated";
+    for (int kind = 0; kind < 3; kind++) {
+        int32_t out[PROMPTS][DRAWN];
+        rig r;
+        rig_open(&r, kinds_here[kind]);
+        const int64_t before = nm_backend_waits(r.backend);
+        write_on(&r, vocab, &options, out);
+        assert_int_equal(nm_backend_waits(r.backend) - before, 8 + DRAWN);
+        rig_close(&r);
+    }
+    rig_backend = "cpu";
+    nm_vocab_free(vocab);
+}
+
 /* At temperatures at which the probability of all other tokens is 0 in double precision. */
 static void test_low_temperatures_are_greedy(void **state)
 {
@@ -468,6 +493,7 @@ int main(void)
                                        cmocka_unit_test(test_repetition_penalty),
                                        cmocka_unit_test(test_texts_end_where_the_caller_ends_them),
                                        cmocka_unit_test(test_batches_need_the_operations_of_their_texts),
+                                       cmocka_unit_test(test_waits_of_the_host),
                                        cmocka_unit_test(test_low_temperatures_are_greedy),
                                        cmocka_unit_test(test_samples_do_not_depend_on_batches),
                                        cmocka_unit_test(test_prompts_are_processed_in_steps),

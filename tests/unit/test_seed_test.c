@@ -60,9 +60,15 @@ static void test_one_case_by_arithmetic(void **state)
     assert_true(fabs(interval.high - 12 -
                      sqrt(variance) * nm_student_quantile(0.975, variance * variance * 2 / (va * va))) <
                 1e-9);
+    interval = nm_seed_interval(&group_b, 0.05); /* two seeds, one degree of freedom */
+    variance = vb + 2;
+    assert_true(fabs(interval.high - 10 -
+                     sqrt(variance) * nm_student_quantile(0.975, variance * variance / (vb * vb))) < 1e-9);
     assert_true(nm_seed_equivalence(&d, 100) < 0.01 && nm_seed_equivalence(&d, 1) > 0.5);
     group_b.n = 1;
     assert_true(isnan(nm_seed_test(&group_a, &group_b, 0.05).p));
+    interval = nm_seed_interval(&group_b, 0.05); /* one seed: a bootstrap over the segments */
+    assert_true(interval.low >= 9 - 2 && interval.low < 9 && interval.high > 9 && interval.high <= 9 + 2);
 }
 
 enum { N_SEEDS = 3, N_SEGMENTS = 150, N_RESAMPLES = 200, N_COMPARISONS = 600 };

@@ -347,6 +347,10 @@ static void test_refused(void **state)
         {&nm_model_lm, "heads=3", "not a multiple of model.heads = 3"},
         {&nm_model_lm, "rope=half head_width=3", "even number of features per head, not 3"},
         {&nm_model_lm, "norm_position=mix post_layers=3", "the stack lm has 2 layers"},
+        {&nm_model_lm, "rope=half rope_scaling=llama3 rope_low=4 rope_high=4",
+         "4 is not below model.rope_high"},
+        {&nm_model_lm, "rope=half rope_scaling=llama3 rope_low=5 rope_high=4",
+         "5 is not below model.rope_high"},
         {&nm_model_lm, "init=tfixup", "encoder and decoder"},
         {&nm_model_lm, "embedding_norm=laier", "unknown norm 'laier'"},
         {&nm_model_lm, "qk_norm=head qk_norm_type=rmsnorm", "unknown norm 'rmsnorm'"}};
@@ -358,6 +362,16 @@ static void test_refused(void **state)
             fail_msg("%s: '%s'", refused[i].settings, err.text);
         nm_options_free(r.options);
         nm_backend_free(r.backend);
+    }
+    static const char *const accepted[] = {"norm_position=mix post_layers=2",
+                                           "rope=half rope_scaling=llama3 rope_low=3.9 rope_high=4",
+                                           "rope=half rope_scaling=linear rope_low=4 rope_high=4"};
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        rig r;
+        nm_error err = {0};
+        if (rig_open(&r, &nm_model_lm, accepted[i], &err) != NM_OK)
+            fail_msg("%s: '%s'", accepted[i], err.text);
+        rig_close(&r);
     }
 }
 

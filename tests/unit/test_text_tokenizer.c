@@ -45,6 +45,7 @@ static void english(void **state)
         {"a,b,c 1,2 3,x y,4 7,", "a , b , c 1,2 3 , x y , 4 7 ,", "a, b, c 1,2 3, x y, 4 7,"},
         {"A & B < C > D | [E] `f`", "A &amp; B &lt; C &gt; D &#124; &#91; E &#93; `f`", NULL},
         {"'Tis said. He said 'no.'", "&apos;Tis said . He said &apos; no . &apos; ", NULL},
+        {".'", " . &apos; ", ". '"}, /* detokenizer.perl: the first quote opens */
         {"AT&T's price: $5.50/\xE2\x82\xAC"
          "4,20",
          "AT &amp; T &apos;s price : $ 5.50 / \xE2\x82\xAC 4,20",

@@ -177,6 +177,7 @@ def _load() -> Any:
         "by_formulas": _formulas_of_call,
         "raise_error": _raise_error,
         "warn_recomputed": warn_recomputed,
+        "exchange": getattr(Tensor, "__dlpack_c_exchange_api__", None),  # newer PyTorch
     })
     return extension
 

@@ -32,12 +32,37 @@ _MAX_ROWS = 2**31 - 1  # of a kernel, times the width
 _is_compiling: Any = getattr(getattr(torch, "compiler", None), "is_compiling", None)
 
 
+class _NoEpsilon:
+    """``eps`` of a norm of Norma; the name of the class is part of PyTorch's error."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = object.__hash__
+
+
+_NoEpsilon.__name__ = "the eps of a norm of Norma, which computes no LayerNorm (keep_class=False)"
+_NO_EPSILON = _NoEpsilon()
+
+
 def check_tensor(name: str, what: str, x: Any) -> None:
     """TypeError unless x is a tensor. name: of the norm or the function."""
     if not isinstance(x, Tensor):
         raise TypeError(
             f"{name}: {what} is a {type(x).__module__}.{type(x).__name__}, expected a torch.Tensor"
         )
+
+
+def fit_mask(x: Tensor, mask: Tensor) -> Optional[Tensor]:
+    """A mask [batch, length] in the shape of the tokens of x: [batch, length, ...], [batch, heads, length] or
+    [length, batch]. If there are as many heads as tokens, the strides tell: heads are neighbors in memory."""
+    tokens = x.shape[:-1]
+    axes = [axis for axis in range(1, len(tokens)) if tokens[axis] == mask.shape[1]]
+    if axes and tokens[0] == mask.shape[0]:
+        axis = max(axes, key=x.stride)
+        shape = [mask.shape[0], *(mask.shape[1] if i == axis else 1 for i in range(1, len(tokens)))]
+        return mask.reshape(shape).expand(tokens)
+    return mask.t() if tokens == (mask.shape[1], mask.shape[0]) else None
 
 
 def _shape(spec: LayerSpec, name: str, length: int) -> Tuple[int, ...]:
@@ -84,13 +109,18 @@ class Norm(nn.Module):
         dtype = torch.get_default_dtype() if dtype is None else dtype
         if dtype not in _TYPES:
             raise UsageError(f"dtype {dtype}: expected {', '.join(map(str, _TYPES))}")
+        if isinstance(width, (tuple, list)) and len(width) == 1:  # as normalized_shape of PyTorch
+            width = width[0]
         self._spec = LayerSpec.of(type, width, groups, options)
         self._padding_mask: Optional[Tensor] = None
         self._model_mask: Optional[Tensor] = None  # [batch, length], of the call of a model
+        self._mask_owner: Optional[int] = None  # the call that has set it and has not ended
         self.kernel = True  #: False: plain PyTorch also for float32 on the CPU
         self.statistics, self.process_group = statistics, process_group
         self._attributes: Dict[str, str] = {}
         self._offset = 0.0
+        #: values of frozen parameters that a replaced layer did not have; they are not in the state_dict
+        self._constants: Dict[str, float] = {}
         self._forget()
         layer = self._new_layer(dtype)
         self._options = self._spec.values()
@@ -120,10 +150,11 @@ class Norm(nn.Module):
         return self._spec.width
 
     @property
-    def eps(self) -> float:
-        """NaN. torch.nn.TransformerEncoderLayer uses fused kernels, which compute LayerNorm, if the norms of
-        a layer have equal ``eps``. NaN is not equal to any number, including itself, and so prevents this."""
-        return float("nan")
+    def eps(self) -> Any:
+        """No number, and not equal to itself: torch.nn.TransformerEncoderLayer uses fused kernels, which
+        compute LayerNorm, if the norms of a layer have equal ``eps``. A program that replaces subclasses of
+        LayerNorm by its own then fails, instead of computing another norm."""
+        return _NO_EPSILON
 
     @property
     def normalized_shape(self) -> Tuple[int, ...]:
@@ -218,6 +249,17 @@ class Norm(nn.Module):
                     tensor.zero_()  # a counter
         self._penalty = None
 
+    def _create_constants(self, device: Any) -> None:
+        """Gives the parameters that are not in the state_dict their values; device: without other tensors."""
+        tensors = [one for one in (*self._parameters.values(), *self._buffers.values())
+                   if one is not None and not one.is_meta]
+        for key, value in self._constants.items():
+            old = self._parameters[key]
+            if old is not None:
+                place = tensors[0].device if tensors else device
+                self._parameters[key] = nn.Parameter(
+                    torch.full(old.shape, value, dtype=old.dtype, device=place), requires_grad=False)
+
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         """As in other modules, but running statistics stay in float32 where parameters become bfloat16 or
         float16."""
@@ -239,8 +281,10 @@ class Norm(nn.Module):
                 "point"
             )
         if x.dim() < 1 or x.shape[-1] != self.width:
+            channels = "; move the channels to the end: x.movedim(1, -1)"
             raise UsageError(
                 f"norm '{self.type.name}': x has the shape {list(x.shape)}, expected [..., {self.width}]"
+                + (channels if x.dim() > 2 and x.shape[1] == self.width else "")
             )
         for tensor in (*self._parameters.values(), *self._buffers.values()):
             if (
@@ -383,15 +427,10 @@ class Norm(nn.Module):
         return torch.zeros_like(x).masked_scatter(kept.unsqueeze(-1), _kernel.normalize(self, x[kept]))
 
     def _mask_for(self, x: Tensor, mask: Tensor) -> Optional[Tensor]:
-        """The mask of a model's call, [batch, length], in the shape of the tokens of x: [batch, length, ...],
-        or [batch, heads, length]. If there are as many heads as tokens, the strides tell: heads are
-        neighbors in memory."""
-        tokens = x.shape[:-1]
-        axes = [axis for axis in range(1, len(tokens)) if tokens[axis] == mask.shape[1]]
-        if axes and tokens[0] == mask.shape[0]:
-            axis = max(axes, key=x.stride)
-            shape = [mask.shape[0], *(mask.shape[1] if i == axis else 1 for i in range(1, len(tokens)))]
-            return mask.reshape(shape).expand(tokens)
+        """The mask of a model's call in the shape of the tokens of x; a warning if it does not fit."""
+        found = fit_mask(x, mask)
+        if found is not None:
+            return found
         if self.training and self.type.uses_batch and not _torch_ops.is_building_graph() and bool(mask.any()):
             warnings.warn(
                 f"norm '{self.type.name}': its batch statistics include padding: x has the shape "
@@ -443,19 +482,30 @@ class Norm(nn.Module):
     def __getstate__(self) -> Dict[str, Any]:
         state = self.__dict__.copy()
         state.update(_layers={}, _calls={}, _penalty=None, _padding_mask=None, _model_mask=None,
-                     process_group=None, _spec=(self.type.name, *self._spec[1:]))
+                     _mask_owner=None, process_group=None, _spec=(self.type.name, *self._spec[1:]))
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         name, *rest = state["_spec"]
         spec = LayerSpec(norm_types()[name], *rest)
-        added: Dict[str, Any] = {"kernel": True, "_calls": {}, "_model_mask": None, "_statistics": "process",
-                                 "process_group": None, "_attributes": {}, "_offset": 0.0}
+        added: Dict[str, Any] = {"kernel": True, "_calls": {}, "_model_mask": None, "_mask_owner": None,
+                                 "_statistics": "process",
+                                 "process_group": None, "_attributes": {}, "_offset": 0.0,
+                                 "_constants": {}}
         added.update(state, _spec=spec, _options=spec.values())
         super().__setstate__(added)  # type: ignore[no-untyped-call]
         if "_sizes" not in state:
             layer = self._new_layer()
             self._sizes = tuple(vector.length for vector in (*layer.params.values(), *layer.state.values()))
+
+    def _save_to_state_dict(self, destination: Dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for key, value in self._constants.items():
+            param = self._parameters.get(key)
+            if param is None or param.requires_grad:
+                continue
+            if param.is_meta or bool((param == value).all()):
+                destination.pop(prefix + key, None)
 
     def _load_from_state_dict(self, state_dict: Dict[str, Any], prefix: str, *args: Any) -> None:
         own = {**self._parameters, **self._buffers}
@@ -474,6 +524,10 @@ class Norm(nn.Module):
                 state_dict[prefix + name] = found.reshape(tensor.shape)
             elif found is None and name == _BATCH_COUNTER:
                 state_dict[prefix + name] = tensor.detach().clone()
+            elif found is None and name in self._constants:
+                device = "cpu" if tensor.is_meta else tensor.device
+                state_dict[prefix + name] = torch.full(tensor.shape, self._constants[name],
+                                                       dtype=tensor.dtype, device=device)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:

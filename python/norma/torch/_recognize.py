@@ -2,8 +2,8 @@
 have.
 
 Every model of transformers has its own class, such as ``LlamaRMSNorm`` or ``T5LayerNorm``. They are
-recognized by their name and structure: a vector ``weight``, perhaps a vector ``bias``, one input. The formula
-is found by a call with two tokens.
+recognized by their name and structure: a vector ``weight``, perhaps a vector ``bias``, one input. A call with
+two tokens shows whether they normalize tokens, not channels of images, and finds the formula.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ._module import Norm
 
 _NAMED = re.compile("rms_?norm|layer_?norm", re.IGNORECASE)
 _EPSILONS = "eps", "variance_epsilon", "epsilon", "norm_eps", "layer_norm_eps", "rms_norm_eps"
+_OTHER_DEVICE = re.compile("cuda|triton|driver|kernel|device|cpu", re.IGNORECASE)
 TOKEN_NORMS: Tuple[Type[nn.Module], ...] = tuple(kind for kind in (nn.LayerNorm, getattr(nn, "RMSNorm", None))
                                                  if kind)
 
@@ -56,20 +57,45 @@ def _has_one_input(module: nn.Module) -> bool:
     return len([one for one in given if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]) == 1
 
 
+def _two_tokens(module: nn.Module, width: int) -> Tensor:
+    weight = getattr(module, "weight", None)
+    device, dtype = (weight.device, weight.dtype) if isinstance(weight, Tensor) else ("cpu", torch.float32)
+    x = torch.arange(2 * width, device=device, dtype=torch.float32).reshape(2, width) * 1.7
+    return (x.sin() + 0.4).to(dtype)
+
+
+def _normalizes_tokens(module: nn.Module) -> bool:
+    """Whether a call keeps the shape of [tokens, width], and a token does not depend on others. True if the
+    call needs a kernel of another device."""
+    shape = shape_of(module)
+    if len(shape) != 1 or any(param.is_meta for param in module.parameters()):
+        return True
+    x = _two_tokens(module, shape[0])
+    with torch.no_grad():
+        try:
+            y, first = module(x), module(x[:1])
+        except Exception as problem:
+            return _OTHER_DEVICE.search(str(problem)) is not None
+    return (isinstance(y, Tensor) and isinstance(first, Tensor) and y.shape == x.shape
+            and first.shape == x[:1].shape
+            and torch.allclose(y[:1].float(), first.float(), rtol=1e-2, atol=1e-3, equal_nan=True))
+
+
 def is_token_norm(module: nn.Module) -> bool:
     """Whether it normalizes each token by its features, and can be replaced."""
     # ConvNeXt: over channels of images
     if getattr(module, "data_format", "channels_last") != "channels_last":
         return False
     if isinstance(module, TOKEN_NORMS):
-        return True
+        return type(module).forward in [kind.forward for kind in TOKEN_NORMS] or _normalizes_tokens(module)
     params = dict(module.named_parameters())
     vectors = [param.shape for param in params.values()]
     return (_NAMED.search(type(module).__name__) is not None and not list(module.children())
             and set(params) <= {"weight", "bias"}
             and all(len(shape) == 1 and shape == vectors[0] for shape in vectors)
             and len(shape_of(module)) == 1
-            and _has_one_input(module))
+            and _has_one_input(module)
+            and _normalizes_tokens(module))
 
 
 def is_chosen(module: nn.Module, kinds: Optional[Sequence[Type[nn.Module]]],
@@ -99,10 +125,11 @@ def form_of(module: nn.Module) -> Form:
     guess = Form("rms" if "rms" in name or "t5" in name else "layer", 1.0 if "gemma" in name else 0.0)
     if device.type == "meta" or width < 2:
         return guess
-    x = (torch.arange(2 * width, device=device, dtype=torch.float32).reshape(2, width) * 1.7).sin() + 0.4
+    given = _two_tokens(module, width)
+    x = given.float()
     with torch.no_grad():
         try:
-            y: Tensor = module(x.to(dtype)).float()
+            y: Tensor = module(given).float()
         except Exception:  # a kernel that is not available on this device, another shape: known by name only
             return guess
         for form in (Form(kind, offset) for kind in ("layer", "rms") for offset in (0.0, 1.0)):

@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Type, Union
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +29,17 @@ class _LayerNormReplacement(Norm, nn.LayerNorm):  # type: ignore[misc,override,u
     """For programs that look for the class, as the weight decay of transformers."""
     __constants__: List[str] = []
 
+    def _get_name(self) -> str:  # in print(model)
+        return "Norm"
+
 
 if hasattr(nn, "RMSNorm"):
     class _RMSNormReplacement(Norm, nn.RMSNorm):  # type: ignore[misc,override,unused-ignore]
         """As _LayerNormReplacement."""
         __constants__: List[str] = []
+
+        def _get_name(self) -> str:
+            return "Norm"
 
 
 def _class_for(old: nn.Module, keep_class: bool) -> Type[Norm]:
@@ -46,6 +52,8 @@ def _class_for(old: nn.Module, keep_class: bool) -> Type[Norm]:
 
 def _width_of(name: str, module: nn.Module) -> int:
     shape = (module.width,) if isinstance(module, Norm) else shape_of(module)
+    if not shape:
+        raise UsageError(f"{name}: {module.__class__.__name__} has no weight, which would tell its width")
     if len(shape) != 1:
         raise UsageError(
             f"{name or 'the model'}: normalizes over the shape {tuple(shape)}, expected one axis"
@@ -54,7 +62,7 @@ def _width_of(name: str, module: nn.Module) -> int:
 
 
 def replace_norms(model: nn.Module, type: str, *, groups: int = 1,
-                  kinds: Optional[Iterable[Type[nn.Module]]] = None,
+                  kinds: Union[Type[nn.Module], Iterable[Type[nn.Module]], None] = None,
                   where: Optional[Callable[[str, nn.Module], bool]] = None, keep_class: bool = True,
                   masks: bool = True,
                   **options: Any) -> List[str]:
@@ -88,7 +96,9 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1,
     another type.
     """
     type = norm_type(type).name
-    chosen = tuple(kinds) if kinds is not None else None
+    if where is not None and not callable(where):
+        raise UsageError(f"where = {where!r}: expected a function of the name and the module")
+    chosen = None if kinds is None else (kinds,) if inspect.isclass(kinds) else tuple(kinds)
     found = [(name, module) for name, module in model.named_modules(remove_duplicate=False)
              if name and is_chosen(module, chosen) and (where is None or where(name, module))]
     if not found:
@@ -121,6 +131,9 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1,
 
 
 def _nothing_found(model: nn.Module, chosen: Optional[Sequence[Type[nn.Module]]], filtered: bool) -> str:
+    if is_chosen(model, chosen):
+        return (f"the model is a {model.__class__.__name__} itself, and only layers within a model are "
+                "replaced; create norma.torch.Norm(...)")
     if chosen is not None:
         return f"no layer of the classes {', '.join(kind.__name__ for kind in chosen)} in the model"
     others = class_names(list(model.modules()))
@@ -134,8 +147,8 @@ def _nothing_found(model: nn.Module, chosen: Optional[Sequence[Type[nn.Module]]]
 def _epsilon_options(name: str, old: nn.Module, form: Form, type: str, options: Dict[str, Any],
                      dropped: List[Tuple[str, float]]) -> Dict[str, Any]:
     """The options that keep eps of the layer; otherwise it is added to those that are dropped."""
-    eps = epsilon_of(old)
-    if isinstance(old, Norm) or eps is None or "epsilon" in options or "eps" in options:
+    eps = None if isinstance(old, Norm) else epsilon_of(old)
+    if eps is None or "epsilon" in options or "eps" in options:
         return {}
     if type == form.kind == "layer":
         return {"epsilon": eps}
@@ -159,21 +172,26 @@ def _warn_of_epsilon(dropped: Sequence[Tuple[str, float]], type: str) -> None:
         )
 
 
-def _keep(new: Norm, old: nn.Module) -> None:
-    """Copies parameters, and freezes those that the old layer has frozen or lacks."""
-    own = old._parameters
+def _keep(new: Norm, old: nn.Module, kind: str) -> None:
+    """Copies parameters if the formula is known, and freezes those that the old layer has frozen or lacks."""
+    own, lacking = old._parameters, {"layer": ("weight", "bias"), "rms": ("weight",)}.get(kind, ())
     learned = {key: param for key, param in own.items() if not isinstance(old, Norm) or key in old._learned}
     given = [param for param in learned.values() if param is not None]
     all_frozen = bool(given) and not any(param.requires_grad for param in given)
     for key, param in new.named_parameters():
-        name = key if key in own else _SAME_NAME.get(key, key)
+        other = _SAME_NAME.get(key, key)
+        name = other if key not in own and (other in own or key == "scale") else key
         start = _STARTS_AS.get(key, name) if not isinstance(old, Norm) else name
         kept = own.get(start)
-        if kept is not None and kept.shape == param.shape:
+        if kept is not None and kept.shape == param.shape and (kind or isinstance(old, Norm)):
             param.data.copy_(kept.data + new._offset if start != name and start == "weight" else kept.data)
-        frozen = all_frozen if start not in learned else kept is None or not kept.requires_grad
+        frozen = (kept is None or not kept.requires_grad if start in learned
+                  else all_frozen or start in lacking)
         if frozen:
             param.requires_grad_(False)
+        constant = start in old._constants if isinstance(old, Norm) else kept is None and start in lacking
+        if constant and frozen and param.dim() == 1:
+            new._constants = {**new._constants, key: 0.0 if "bias" in key else 1.0}
 
 
 def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dict[str, Any], keep_class: bool,
@@ -190,12 +208,15 @@ def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dic
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     gain = new._names[0][0] if new._names[0] else ""
-    if not isinstance(old, Norm) and gain in ("scale", "weight") and new._parameters[gain] is not None \
-            and new._sizes[0] == width and isinstance(getattr(old, "weight", None), Tensor):
+    if (gain in ("scale", "weight") and new._parameters[gain] is not None and new._sizes[0] == width
+            and isinstance(getattr(old, "weight", None), Tensor)):
         if gain == "scale":
             new._rename("scale", "weight")
-        new._offset = form.offset
-    _keep(new, old)
+        new._offset = old._offset if isinstance(old, Norm) else form.offset
+    if not form.kind and not isinstance(old, Norm):
+        warnings.warn(f"replace_norms: {name}, {old.__class__.__name__}: its formula is neither LayerNorm "
+                      "nor RMSNorm; its weight is not kept", stacklevel=3)
+    _keep(new, old, form.kind)
     if new._offset and "weight" not in old._parameters:
         new._offset = 0.0
     return new.train(old.training)
@@ -209,14 +230,20 @@ def from_pretrained(kind: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
 
         model = norma.torch.from_pretrained(AutoModelForCausalLM, "folder")
 
-    kind: the class, whose ``from_pretrained`` is called with the other arguments; folder: a local one.
-    UsageError: it is none, or its config.json has no norms of Norma.
+    kind: the class, whose ``from_pretrained`` is called with the other arguments; folder: a local one, or the
+    name of a repository of the Hugging Face Hub. UsageError: it is neither, or its config.json has no norms
+    of Norma.
     """
-    folder = os.fspath(folder)
-    if not os.path.isfile(os.path.join(folder, "config.json")):
-        raise UsageError(f"{folder}: no config.json; expected a folder of save_pretrained")
-    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        replaced = json.load(file).get("norma")
+    try:
+        if os.path.isdir(folder):
+            with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+                replaced = json.load(file).get("norma")
+        else:
+            from transformers import PretrainedConfig
+            replaced = PretrainedConfig.get_config_dict(folder, **kwargs)[0].get("norma")
+    except OSError as problem:
+        raise UsageError(f"{folder}: no config.json; expected a folder of save_pretrained, or the name of a "
+                         f"repository ({str(problem).splitlines()[0]})") from None
     if not replaced:
         raise UsageError(
             f"{folder}: config.json has no norms of Norma; use "
@@ -224,6 +251,8 @@ def from_pretrained(kind: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
         )
     with _replacing(replaced):
         model = kind.from_pretrained(folder, *args, **kwargs)
+    for norm in norms_of(model):
+        norm._create_constants(model.device)
     model.config.norma = replaced
     return model
 

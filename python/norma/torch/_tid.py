@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .._library import UsageError
-from ._models import padding
+from ._models import masks_at, padding, tokens_of
 from ._module import Norm
 from ._recognize import is_chosen
 
@@ -56,7 +56,7 @@ def _call(model: nn.Module, batch: Any) -> None:
 
 
 @contextlib.contextmanager
-def _measuring(model: nn.Module) -> Iterator[None]:
+def measuring(model: nn.Module) -> Iterator[None]:
     """Disables dropout, and makes batch norms use batch statistics; the state of all modules is restored
     afterwards."""
     modes = [(module, module.training) for module in model.modules()]
@@ -94,9 +94,9 @@ def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1,
 
     loader: batches; a tuple or list is the model's positional arguments, a dict its keyword arguments;
     forward: ``forward(model, batch)`` replaces that call. padding_mask: ``padding_mask(batch)`` is true at
-    padding, in the shape of the norms' input without the last axis; the norms of Norma use it, too. kinds,
-    where: the layers, as in ``replace_norms``; default: LayerNorm, RMSNorm, BatchNorm1d and the norms of
-    Norma.
+    padding, in the shape of the norms' input without the last axis; the norms of Norma use it, too. The
+    default is the mask that the model's call receives, see ``take_masks``. kinds, where: the layers, as in
+    ``replace_norms``; default: LayerNorm, RMSNorm, BatchNorm1d and the norms of Norma.
 
     Returns one entry per layer in the order of the model. Parameters, running statistics and mode are
     unchanged. UsageError: no such layer, no batch, or a loader that can be traversed only once, such as a
@@ -113,11 +113,7 @@ def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1,
 
     def observe(name: str) -> Callable[[nn.Module, Any], None]:
         def hook(module: nn.Module, inputs: Any) -> None:
-            x = inputs[0].detach()
-            if isinstance(module, nn.BatchNorm1d) and x.dim() == 3:
-                x = x.transpose(1, 2)
-            kept = None if mask[0] is None else ~mask[0]
-            rows = (x.reshape(-1, x.shape[-1]) if kept is None else x[kept]).double()
+            rows = tokens_of(module, inputs[0].detach(), mask[0]).double()
             if not len(rows):
                 return
             batch = _moments(rows, groups)
@@ -137,7 +133,7 @@ def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1,
 
     hooks = [module.register_forward_pre_hook(observe(name)) for name, module in sites.items()]
     try:
-        with _measuring(model):
+        with measuring(model), masks_at(model, sites.values()):
             traverse()
             overall = {name: _Moments(*(total / counts[name] for total in values)) for name,
                        values in sums.items()}

@@ -57,22 +57,15 @@ static nm_status add_file(model_files *self, const nm_task_type *task, const cha
     return NM_OK;
 }
 
-/* paths: one model, or an ensemble, comma-separated. A path that exists is one model, even if it contains a
- * comma. */
+/* paths: one model, or an ensemble (nm_path_list_next). */
 static nm_status find_files(model_files *self, const nm_inference_type *type, const char *paths,
                             nm_error *err)
 {
-    bool one;
-    NM_TRY(nm_file_find(paths, &one, err));
-    bool several = type->ensemble && !one;
-    char *copy = nm_duplicate(paths), *rest = copy;
+    if (!type->ensemble || !paths[strspn(paths, ",")])
+        return add_file(self, type->task, paths, err);
     nm_status status = NM_OK;
-    while (status == NM_OK && rest) {
-        char *path = several ? strsep(&rest, ",") : rest;
-        rest = several ? rest : NULL;
+    for (char *path; status == NM_OK && (path = nm_path_list_next(&paths, NULL, NULL)); free(path))
         status = add_file(self, type->task, path, err);
-    }
-    free(copy);
     return status;
 }
 

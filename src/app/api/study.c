@@ -81,7 +81,7 @@ static const char *default_norms(const nm_task_type *task)
     return fix ? "layer,rms,scale+fix,batch,power,rbn,dyt" : "layer,rms,scale,batch,power,rbn,dyt";
 }
 
-static nm_status open_trainer(nm_study *self, double *lr, nm_error *err)
+static nm_status open_trainer(nm_study *self, double *lr, int64_t *longest, nm_error *err)
 {
     const nm_study_options *config = self->config;
     nm_study_trainer *t = &self->trainer;
@@ -102,10 +102,10 @@ static nm_status open_trainer(nm_study *self, double *lr, nm_error *err)
     queue->add_options = nm_recipe_options_add;
     queue->stop = t->stop = &self->stop;
     t->updates = &self->procedure.updates;
-    return nm_study_trainer_open(t, lr, err);
+    return nm_study_trainer_open(t, lr, longest, err);
 }
 
-static nm_status open_procedure(nm_study *self, double lr, nm_error *err)
+static nm_status open_procedure(nm_study *self, double lr, int64_t longest, nm_error *err)
 {
     enum { MIN_UPDATES = 40, MAX_UPDATES = 200000 };
     const nm_study_options *config = self->config;
@@ -125,7 +125,7 @@ static nm_status open_procedure(nm_study *self, double lr, nm_error *err)
                                   .fresh = config->seeds,
                                   .speed_updates = NM_SPEED_UPDATES,
                                   .min_updates = config->updates ? 1 : MIN_UPDATES,
-                                  .max_updates = MAX_UPDATES,
+                                  .max_updates = longest > 0 && longest < MAX_UPDATES ? longest : MAX_UPDATES,
                                   .folder = self->folder,
                                   .key = self->key,
                                   .score = "score",
@@ -151,9 +151,10 @@ static nm_status open_study(nm_study *self, const char *program, const char *rec
     self->folder = *self->config->folder ? nm_duplicate(self->config->folder)
                                          : nm_format("study-%.*s", (int)strcspn(name, "."), name);
     double lr, ignored;
+    int64_t longest;
     NM_TRY(nm_study_parse_budget(self->config->budget, &ignored, err));
-    NM_TRY(open_trainer(self, &lr, err));
-    return open_procedure(self, lr, err);
+    NM_TRY(open_trainer(self, &lr, &longest, err));
+    return open_procedure(self, lr, longest, err);
 }
 
 nm_status nm_study_open(nm_study **study, const char *program, const char *recipe, const char *const *options,

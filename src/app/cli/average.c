@@ -19,11 +19,6 @@ static const nm_option average_rows[] = {
     {0}};
 /* clang-format on */
 
-static void average_options(nm_options *options)
-{
-    nm_options_add(options, "average", average_rows, NULL, sizeof(average_config));
-}
-
 typedef struct model_files {
     char **paths; /* [n], heap */
     size_t n, capacity;
@@ -126,7 +121,8 @@ const nm_command nm_command_average = {
         "A run folder is the checkpoints that it has kept (train.keep_last), with --last N the newest N of "
         "them. The initial checkpoint (train.save_initial) is not among them.",
     .section = "average",
-    .options = average_options,
+    .rows = average_rows,
+    .config_bytes = sizeof(average_config),
     .writes_first = true,
     .writes_models = true,
     .run = run,

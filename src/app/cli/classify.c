@@ -62,9 +62,7 @@ static const nm_option column_rows[] = {NM_LABELED_ROWS(columns_config), {0}};
 
 static void classify_options(nm_options *options)
 {
-    nm_options_add(options, "classify", classify_rows, NULL, sizeof(classify_config));
     nm_options_add(options, "data", column_rows, NULL, sizeof(columns_config));
-    nm_device_inference_options_add(options);
 }
 
 typedef struct job {
@@ -467,6 +465,9 @@ const nm_command nm_command_classify = {
         "binary "
         "records.\n",
     .section = "classify,data,device",
+    .rows = classify_rows,
+    .config_bytes = sizeof(classify_config),
+    .infers = true,
     .options = classify_options,
     .rules = classify_rules,
     .ranks = true,

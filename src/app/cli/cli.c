@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,17 @@ char *nm_cli_option_name(const nm_command *command, const nm_options *options, c
         at += length + (at[length] == ',');
     }
     return nm_format("--%s.%s", section, key);
+}
+
+void nm_cli_handle_stops(void (*handler)(int number))
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
+    struct sigaction action = {.sa_handler = handler}, inherited;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &action, NULL);
+    if (!sigaction(SIGHUP, NULL, &inherited) && inherited.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
+    signal(SIGCHLD, SIG_DFL); /* the parent process may have ignored it */
 }
 
 char *nm_cli_beside_program(const char *name)

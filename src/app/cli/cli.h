@@ -17,7 +17,7 @@ typedef struct nm_command {
     const char *usage;          /* arguments after the name: "[RECIPE] --train PREFIX ..." */
     const char *details;        /* paragraphs for help and manual, separated by empty lines, or NULL */
     /* Sections whose options need no "section." on the command line, comma-separated. If several have an
-     * option of this name, the first one is used. NULL: none. */
+     * option of this name, the first one is used. NULL: the command has no options. */
     const char *section;
     const char *const *common;   /* paths of the options that --help lists, ends with NULL; NULL: all */
     const char *const *unlisted; /* paths of options that are errors here, ends with NULL; NULL: none */
@@ -25,8 +25,12 @@ typedef struct nm_command {
     /* Paths of the options that name a file or folder to write, in addition to those with the key "output";
      * ends with NULL. NULL: none. Existing runs, models and data are not overwritten (output_guard.h). */
     const char *const *outputs;
-    const char *takes_options;            /* path of the option whose value may begin with "--"; NULL: none */
-    void (*options)(nm_options *options); /* registers the sections; NULL: none */
+    const char *takes_options; /* path of the option whose value may begin with "--"; NULL: none */
+    /* Options in the first of its sections, and the size of the struct that they fill; NULL: none. */
+    const nm_option *rows;
+    size_t config_bytes;
+    void (*options)(nm_options *options); /* registers further sections; NULL: none */
+    bool infers;                          /* the last section is "device", for inference */
     bool ranks;         /* processes of an MPI launcher divide the work; otherwise only the first one runs */
     bool saves;         /* options are saved in INI files, whose syntax limits text values */
     bool writes_first;  /* the first argument is a file to write */
@@ -86,6 +90,10 @@ nm_status nm_cli_help(const nm_command *command, const char *topic, int argc, ch
 void nm_cli_manual(const nm_command *command, FILE *out);
 /* Writes text for roff with its special characters escaped; an empty line starts a paragraph. */
 void nm_cli_write_roff(const char *text, FILE *out);
+
+/* Handles the signals that end a command with its work saved: those of users, terminals and batch systems,
+ * see train.c. SIGHUP stays ignored if the parent process ignores it, as nohup does. */
+void nm_cli_handle_stops(void (*handler)(int number));
 
 /* The path of a file in the folder of this program, heap; NULL if the folder is unknown. */
 char *nm_cli_beside_program(const char *name);

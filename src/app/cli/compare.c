@@ -45,19 +45,6 @@ static void restore_suspend(void)
         signal(SIGTSTP, SIG_IGN);
 }
 
-static void handle_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal}, inherited;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
-    sigaction(SIGUSR2, &action, NULL);
-    sigaction(SIGXCPU, &action, NULL);
-    if (!sigaction(SIGHUP, NULL, &inherited) && inherited.sa_handler != SIG_IGN) /* nohup ignores it */
-        sigaction(SIGHUP, &action, NULL);
-    signal(SIGCHLD, SIG_DFL); /* the parent process may have ignored it */
-}
-
 /* The table of the grid is printed before the runs are scored, because scoring can take a long time. */
 static void on_trained(void *user, nm_comparison *comparison, size_t n_unscored)
 {
@@ -161,7 +148,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK && !results)
         status = check_launcher(&err);
     if (!results && status == NM_OK) {
-        handle_signals();
+        nm_cli_handle_stops(on_signal);
         status = nm_comparison_open(&comparison, program, argv[0], settings, &events, &err);
     }
     if (!results && !*config->slurm)

@@ -25,21 +25,13 @@ static uint64_t hash_file(const char *path)
 
 static uint64_t hash_models(const char *paths)
 {
-    if (nm_file_may_exist(paths)) { /* one model, even if the path contains a comma */
-        char *file = nm_model_path(paths);
-        uint64_t hash = hash_file(file);
-        free(file);
-        return hash;
-    }
-    char *copy = nm_duplicate(paths), *rest = copy, *path;
     uint64_t all = 0;
-    while ((path = strsep(&rest, ",")) != NULL) {
+    for (char *path; (path = nm_path_list_next(&paths, NULL, NULL)); free(path)) {
         char *file = nm_model_path(path);
         const uint64_t pair[] = {all, hash_file(file)};
         all = XXH3_64bits(pair, sizeof pair);
         free(file);
     }
-    free(copy);
     return all;
 }
 

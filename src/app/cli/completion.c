@@ -116,7 +116,7 @@ static void write_bash(const nm_command *const *commands, FILE *out)
           "    case $command in\n",
           out);
     for (const nm_command *const *command = commands; *command; command++) {
-        if (!(*command)->options)
+        if (!(*command)->section)
             continue;
         fprintf(out, "    %s)\n        case $previous in\n", (*command)->name);
         each_option(*command, write_bash_choices, out);
@@ -201,7 +201,7 @@ static void write_zsh(const nm_command *const *commands, FILE *out)
           "    case $words[2] in\n",
           out);
     for (const nm_command *const *command = commands; *command; command++) {
-        if (!(*command)->options)
+        if (!(*command)->section)
             continue;
         fprintf(out, "        %s)\n            case $previous in\n", (*command)->name);
         each_option(*command, write_zsh_choices, out);

@@ -22,11 +22,6 @@ static const nm_option convert_rows[] = {
     {0}};
 /* clang-format on */
 
-static void convert_options(nm_options *options)
-{
-    nm_options_add(options, "convert", convert_rows, NULL, sizeof(convert_config));
-}
-
 static int run(nm_cli *cli, int argc, char **argv)
 {
     const convert_config *config = nm_options_find(cli->options, "convert");
@@ -75,7 +70,8 @@ const nm_command nm_command_convert = {
         "reads the text itself (docs/interchange.md). A part of a model that it cannot compute is named with "
         "the reason.",
     .section = "convert",
-    .options = convert_options,
+    .rows = convert_rows,
+    .config_bytes = sizeof(convert_config),
     .writes_models = true,
     .run = run,
 };

@@ -23,11 +23,6 @@ static const nm_option export_rows[] = {
     {0}};
 /* clang-format on */
 
-static void export_options(nm_options *options)
-{
-    nm_options_add(options, "export", export_rows, NULL, sizeof(export_config));
-}
-
 static nm_status write_model(const nm_loaded_model *loaded, const char *from, const export_config *config,
                              nm_error *err)
 {
@@ -119,7 +114,8 @@ const nm_command nm_command_export = {
         "--device.precision bf16 differ from those of the float model only by the rounding of embeddings. "
         "Such a file is for inference, not for training.",
     .section = "export",
-    .options = export_options,
+    .rows = export_rows,
+    .config_bytes = sizeof(export_config),
     .writes_models = true,
     .run = run,
 };

@@ -61,11 +61,9 @@ static const nm_option_rule generate_rules[] = {
     {0}};
 /* clang-format on */
 
-static void generate_options(nm_options *options)
+static void add_options(nm_options *options)
 {
-    nm_options_add(options, "generate", generate_rows, NULL, sizeof(generate_config));
     nm_sample_options_add(options);
-    nm_device_inference_options_add(options);
 }
 
 typedef struct job {
@@ -263,7 +261,10 @@ const nm_command nm_command_generate = {
         "(model.context) is full, its second half becomes the new context. A prompt is text as in "
         "training; its unknown tokens become <unk>, and are an error if the model has no <unk>.",
     .section = "generate,sample,device",
-    .options = generate_options,
+    .rows = generate_rows,
+    .config_bytes = sizeof(generate_config),
+    .infers = true,
+    .options = add_options,
     .rules = generate_rules,
     .run = generate_run,
 };

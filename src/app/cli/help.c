@@ -351,7 +351,7 @@ void nm_cli_manual(const nm_command *command, FILE *out)
         nm_cli_write_roff(command->details, out);
     }
     putc('\n', out);
-    if (command->options) {
+    if (command->section) {
         fputs(".SH OPTIONS\n", out);
         nm_options *options = nm_options_create();
         nm_error err;

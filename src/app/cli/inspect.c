@@ -70,12 +70,6 @@ typedef struct job {
     char *own;       /* result of this process until the next exchange, one line of JSON, heap; NULL: none */
 } job;
 
-static void inspect_options(nm_options *options)
-{
-    nm_options_add(options, "inspect", inspect_rows, NULL, sizeof(inspect_config));
-    nm_device_inference_options_add(options);
-}
-
 /* *update: number of updates of the model; -1 if the file does not contain it. */
 static nm_status read_update(const char *path, int64_t *update, nm_error *err)
 {
@@ -303,7 +297,9 @@ const nm_command nm_command_inspect = {
         "norms by layer; confidence, the calibration of the model's predictions. docs/instruments.md "
         "describes each.",
     .section = "inspect,device",
-    .options = inspect_options,
+    .rows = inspect_rows,
+    .config_bytes = sizeof(inspect_config),
+    .infers = true,
     .rules = inspect_rules,
     .ranks = true,
     .run = inspect,

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text_input.h"
 #include "cli/compare_inputs.h"
@@ -96,21 +97,19 @@ void nm_cli_warn(const char *warning)
         fprintf(stderr, "norma: warning: %s\n", warning);
 }
 
-/* NM_USAGE if the output would replace the file of a model. models: comma-separated. */
+/* NM_USAGE if the output would replace the file of a model. models: of nm_path_list_next. */
 static nm_status check_models_remain(const char *models, const char *output, nm_error *err)
 {
     struct stat model, out;
     if (!strcmp(output, "-") || stat(output, &out))
         return NM_OK;
     nm_status status = NM_OK;
-    char *copy = nm_duplicate(models), *rest = copy, *path;
-    while (status == NM_OK && (path = strsep(&rest, ",")) != NULL) {
+    for (char *path; status == NM_OK && (path = nm_path_list_next(&models, NULL, NULL)); free(path)) {
         char *file = nm_model_path(path);
         if (!stat(file, &model) && is_same_file(&model, &out))
             status = nm_fail(err, NM_USAGE, "%s: the output is the model", output);
         free(file);
     }
-    free(copy);
     return status;
 }
 

@@ -58,12 +58,6 @@ static const nm_option_rule perplexity_rules[] = {
     {0}};
 /* clang-format on */
 
-static void perplexity_options(nm_options *options)
-{
-    nm_options_add(options, "perplexity", perplexity_rows, NULL, sizeof(perplexity_config));
-    nm_device_inference_options_add(options);
-}
-
 typedef struct job {
     const nm_cli *cli;
     const perplexity_config *config;
@@ -486,7 +480,9 @@ const nm_command nm_command_perplexity = {
         "of the mean loss with the label smoothing of the training. Target tokens outside the output "
         "vocabulary (data.mask_words) and sequences longer than data.max_length are not scored but counted.",
     .section = "perplexity,device",
-    .options = perplexity_options,
+    .rows = perplexity_rows,
+    .config_bytes = sizeof(perplexity_config),
+    .infers = true,
     .rules = perplexity_rules,
     .ranks = true,
     .run = perplexity_run,

@@ -9,9 +9,9 @@
 #include "data/prepare.h"
 #include "base/buffer.h"
 
-static void add_options(nm_options *options)
+/* Checked by nm_prepare, after --like: not rules of the command, which are checked before it runs. */
+static void add_rules(nm_options *options)
 {
-    nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_options_add_rules(options, nm_prepare_rules);
 }
 
@@ -136,7 +136,9 @@ const nm_command nm_command_prepare = {
         "With --like, tokenizer, BPE codes, SentencePiece models and dictionaries are those of a model or a "
         "data folder.",
     .section = "prepare",
-    .options = add_options,
+    .rows = nm_prepare_options,
+    .config_bytes = sizeof(nm_prepare_config),
+    .options = add_rules,
     .saves = true,
     .writes_data = true,
     .run = run,

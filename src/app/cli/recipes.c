@@ -22,11 +22,6 @@ static const nm_option recipes_rows[] = {
     {0}};
 /* clang-format on */
 
-static void recipes_options(nm_options *options)
-{
-    nm_options_add(options, "recipes", recipes_rows, NULL, sizeof(recipes_config));
-}
-
 typedef struct recipe_list {
     char *folder, **names; /* names relative to the folder, without .ini: "pn/table1-iwslt-bn"; sorted */
     size_t n, capacity;
@@ -290,6 +285,7 @@ const nm_command nm_command_recipes = {
                "code 2) if there is none. norma train and norma compare "
                "accept the name of a recipe instead of a file: norma train multi30k-de-en.\n",
     .section = "recipes",
-    .options = recipes_options,
+    .rows = recipes_rows,
+    .config_bytes = sizeof(recipes_config),
     .run = recipes_run,
 };

@@ -32,11 +32,6 @@ static const nm_option report_options[] = {
 static const nm_option_rule report_rules[] = {
     {"report.png_width", "report.png", "!", "no images are written", NULL}, {0}};
 
-static void add_options(nm_options *options)
-{
-    nm_options_add(options, "report", report_options, NULL, sizeof(report_config));
-}
-
 static nm_status write_events(const nm_report_run *run, const char *folder, nm_error *err)
 {
     char *events_folder = nm_path_join(folder, run->name);
@@ -130,6 +125,7 @@ const nm_command nm_command_report = {
         "batch statistics.",
     .section = "report",
     .rules = report_rules,
-    .options = add_options,
+    .rows = report_options,
+    .config_bytes = sizeof(report_config),
     .run = run,
 };

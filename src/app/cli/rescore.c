@@ -34,12 +34,6 @@ static const nm_option rescore_rows[] = {
     {0}};
 /* clang-format on */
 
-static void rescore_options(nm_options *options)
-{
-    nm_options_add(options, "rescore", rescore_rows, NULL, sizeof(rescore_config));
-    nm_device_inference_options_add(options);
-}
-
 typedef struct side {
     const char *name; /* for messages */
     FILE *stream;
@@ -242,6 +236,8 @@ const nm_command nm_command_rescore = {
         "log probability, the score with the length penalty of the model, the tokens and their log "
         "probabilities; numbers that are not finite are null (docs/json.md).\n",
     .section = "rescore,device",
-    .options = rescore_options,
+    .rows = rescore_rows,
+    .config_bytes = sizeof(rescore_config),
+    .infers = true,
     .run = rescore_run,
 };

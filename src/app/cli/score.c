@@ -38,7 +38,6 @@ static const nm_option_rule rules[] = {
 
 static void add_options(nm_options *options)
 {
-    nm_options_add(options, "score", score_rows, NULL, sizeof(score_options));
     nm_options_add_rules(options, nm_score_rules);
 }
 
@@ -278,6 +277,8 @@ const nm_command nm_command_score = {
         "which the better system is not better.",
     .section = "score",
     .rules = rules,
+    .rows = score_rows,
+    .config_bytes = sizeof(score_options),
     .options = add_options,
     .run = run,
 };

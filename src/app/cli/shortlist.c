@@ -17,11 +17,6 @@ static const nm_option rows[] = {
     {0}};
 /* clang-format on */
 
-static void add_options(nm_options *options)
-{
-    nm_options_add(options, "shortlist", rows, NULL, sizeof(shortlist_config));
-}
-
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
@@ -51,6 +46,7 @@ const nm_command nm_command_shortlist = {
         "--shortlist FILE then computes the "
         "output layer for the likely translations of the source tokens only (docs/translation.md).",
     .section = "shortlist",
-    .options = add_options,
+    .rows = rows,
+    .config_bytes = sizeof(shortlist_config),
     .run = run,
 };

@@ -1,10 +1,12 @@
 /* norma study: which normalization is best for a corpus, within a time budget. */
 #include "norma/study.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -39,25 +41,15 @@ static void study_options(nm_options *options)
 static nm_study *volatile opened; /* for the signal handler */
 static volatile sig_atomic_t stop_requested;
 
-/* A second signal ends the process. */
+/* A second SIGINT or SIGTERM ends the process. */
 static void on_signal(int number)
 {
-    if (stop_requested) {
+    if (stop_requested && (number == SIGINT || number == SIGTERM)) {
         signal(number, SIG_DFL);
         raise(number);
     }
     stop_requested = 1;
     nm_study_stop(opened);
-}
-
-static void handle_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal}, inherited;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    if (!sigaction(SIGHUP, NULL, &inherited) && inherited.sa_handler != SIG_IGN) /* nohup ignores it */
-        sigaction(SIGHUP, &action, NULL);
-    signal(SIGCHLD, SIG_DFL); /* the parent process may have ignored it */
 }
 
 static void on_run(void *user, const nm_planned_run *run)
@@ -86,9 +78,11 @@ static void on_decision(void *user, const nm_study_decision *decision)
         fprintf(stderr, "[%6.0f s] %s\n", decision->at, decision->text);
 }
 
-/* study-NAME of the last part of the path, without its ending. */
+/* study-NAME of the last part of the path, without its ending; of the folder's name for "." and "..". */
 static char *default_folder(const char *input)
 {
+    char *real = input[strspn(input, "./")] ? NULL : realpath(input, NULL);
+    input = real ? real : input;
     size_t length = strlen(input);
     while (length > 1 && input[length - 1] == '/')
         length--;
@@ -98,7 +92,9 @@ static char *default_folder(const char *input)
     size_t dot = begin + 1;
     while (dot < length && input[dot] != '.')
         dot++;
-    return nm_format("study-%.*s", (int)(dot - begin), input + begin);
+    char *name = nm_format("study-%.*s", (int)(dot - begin), input + begin);
+    free(real);
+    return name;
 }
 
 typedef struct settings {
@@ -189,11 +185,12 @@ static int study_start(nm_cli *cli, int argc, char **argv)
     nm_study *study = NULL;
     char *recipe = NULL, *folder = NULL, *data_folder = NULL, *set = nm_duplicate(config->set),
          *program = realpath("/proc/self/exe", NULL);
-    int code = 0;
+    int code = 0, created = 0;
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 2, &err);
     if (status == NM_OK) {
         folder = *options->folder ? nm_duplicate(options->folder) : default_folder(argv[0]);
         data_folder = nm_path_join(folder, "data");
+        created = !nm_file_may_exist(folder);
         status = nm_folder_create(folder, &err);
     }
     NM_THEN(status, study_data_open(&data, argv, argc, data_folder, &code, &err));
@@ -210,12 +207,14 @@ static int study_start(nm_cli *cli, int argc, char **argv)
         add(&all, "study.folder", folder);
         free(given);
         status = add_set(&all, set, &err);
-        handle_signals();
+        nm_cli_handle_stops(on_signal);
         NM_THEN(status, nm_study_open(&study, program, recipe, all.list, &events, &err));
     }
     if (status == NM_OK && !code)
         status = conduct(study, config, &err);
     nm_study_close(study);
+    if (created && (status != NM_OK || code) && (!rmdir(data_folder) || errno == ENOENT))
+        rmdir(folder); /* created for data that is refused; fails if there is more */
     study_data_release(&data);
     free(all.list);
     free(recipe);
@@ -234,27 +233,19 @@ const nm_command nm_command_study = {
     .usage = "DATA [TARGET] [--budget 2h] [--norms a,b,c] [--delta N] [--dry-run] [--folder FOLDER]",
     .details =
         "DATA is a text, a table of labels and texts, columns with tags, two parallel texts (DATA and "
-        "TARGET), a "
-        "folder with train.X, valid.X and test.X (two endings X for parallel text), or a data folder "
-        "of norma "
-        "prepare. The task is recognized. Without validation and test sets, one twentieth of the data "
-        "each is held "
-        "out.\n\n"
-        "The study measures the speed of each variant, prints a plan with the time of each part, and "
-        "ends there "
-        "with --dry-run. It selects a learning rate for each variant, trains complete runs of all "
-        "variants with "
-        "common seeds and eliminates those that are not the best (Kim and Nelson 2001), and spends "
-        "the last third "
-        "of the budget on fresh seeds of the finalists. The answer names the best variant, its lead, what is "
-        "equivalent within --delta, and what would change the answer.\n\n"
+        "TARGET), a folder with train.X, valid.X and test.X (two endings X for parallel text), or a data "
+        "folder of norma prepare. The task is recognized. Without validation and test sets, one twentieth "
+        "of the data each is held out.\n\n"
+        "The study measures the speed of each variant, prints a plan with the time of each part, and ends "
+        "there with --dry-run. It selects a learning rate for each variant, trains complete runs of all "
+        "variants with common seeds and eliminates those that are not the best (Kim and Nelson 2001), and "
+        "spends the rest of the budget, at least a third, on fresh seeds of the finalists. The answer "
+        "names the best variant, its lead, what is equivalent within --delta, and what would change the "
+        "answer.\n\n"
         "FOLDER has answer.md, answer.json, report.html, winner.ini (the recipe of the best variant), "
-        "winner (its "
-        "trained model, such as norma translate FOLDER/winner TEXT) and queue.jsonl (the plan and all "
-        "results). "
-        "After an interruption or a kill, the same command continues. docs/study.md describes the "
-        "procedure and "
-        "what it guarantees.",
+        "winner (its trained model, such as norma translate FOLDER/winner TEXT) and queue.jsonl (the plan "
+        "and all results). After an interruption or a kill, the same command continues. docs/study.md "
+        "describes the procedure and what it guarantees.",
     .section = "study,input,run",
     .takes_options = "study.slurm",
     .options = study_options,

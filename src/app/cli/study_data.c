@@ -44,14 +44,14 @@ static bool is_folder(const char *path)
     return !stat(path, &info) && S_ISDIR(info.st_mode);
 }
 
-/* Whether the last word of a line is a tag: "O", "B-PER". */
+/* Whether the last word of a line is a tag: "O", "B-PER", "M-PER" (BMES). */
 static bool ends_with_tag(const char *line)
 {
     const char *end = line + strlen(line), *word = end;
     while (word > line && !strchr(" \t", word[-1]))
         word--;
     return word > line &&
-           (!strcmp(word, "O") || (strchr("BIESLU", *word) && *word && word[1] == '-' && word[2]));
+           (!strcmp(word, "O") || (strchr("BIESLUM", *word) && *word && word[1] == '-' && word[2]));
 }
 
 typedef struct survey { /* of the first lines of a text */
@@ -101,10 +101,10 @@ static nm_status recognize(const char *path, text_kind *kind, nm_error *err)
     if (!s.lines)
         return nm_fail(err, NM_FORMAT, "%s: empty", path);
     int64_t full = s.lines - s.empty;
-    if (nm_ends_with(path, ".csv") || (10 * s.tabs >= 9 * full && 10 * s.repeated >= 8 * s.tabs))
-        *kind = KIND_TABLE;
-    else if (10 * s.tagged >= 9 * full && s.empty)
+    if (10 * s.tagged >= 9 * full && s.empty)
         *kind = KIND_COLUMNS;
+    else if (nm_ends_with(path, ".csv") || (10 * s.tabs >= 9 * full && 10 * s.repeated >= 8 * s.tabs))
+        *kind = KIND_TABLE;
     else if (10 * s.tabs >= 9 * full)
         return nm_fail(
             err, NM_USAGE,

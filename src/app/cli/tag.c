@@ -40,8 +40,8 @@ static const nm_option tag_rows[] = {
     NM_TEXT_ENCODING_OPTION(tag_config),
     NM_CHOICE(tag_config, input_format, "auto", INPUT_FORMATS,
         "Format of the input: columns with one token per line, or text with one sentence of tokens per line. "
-        "auto: columns if the first line has a tab, a single token, or a tag as its last token, such as "
-        "B-PER or one of the model with a letter."),
+        "auto: columns if the first line has a tab, a single token, or a tag as its last token: B-PER, or a "
+        "tag of the model that has a letter or equals the token."),
     NM_TAG_ROWS(tag_config),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
     NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX,
@@ -61,12 +61,6 @@ static const nm_option_rule tag_rules[] = {
     {"tag.token_column", "tag.input_format", "!text", "text has no columns", NULL},
     {0}};
 /* clang-format on */
-
-static void tag_options(nm_options *options)
-{
-    nm_options_add(options, "tag", tag_rows, NULL, sizeof(tag_config));
-    nm_device_inference_options_add(options);
-}
 
 typedef struct job {
     const tag_config *config;
@@ -122,13 +116,15 @@ static bool is_tag_of_model(const job *self, const char *tag)
 }
 
 /* Whether the current line has a tab, a single token, or a tag as its last token. The tags of a model of
- * parts of speech contain punctuation, which ends sentences of text. */
+ * parts of speech contain punctuation, which ends sentences of text, but rarely follows itself: ", ,". */
 static bool looks_like_columns(const job *self, const nm_lines *lines)
 {
     const char *word, *last = NULL;
     size_t at = 0, bytes, last_bytes = 0;
+    bool twice = false;
     int64_t n = 0;
     while (nm_word_next(lines->text, lines->bytes, &at, &word, &bytes)) {
+        twice = n == 1 && bytes == last_bytes && !memcmp(word, last, bytes);
         last = word;
         last_bytes = bytes;
         n++;
@@ -137,7 +133,10 @@ static bool looks_like_columns(const job *self, const nm_lines *lines)
         return true;
     char *tag = nm_allocate(last_bytes + 1);
     memcpy(tag, last, last_bytes);
-    bool valid = nm_tag_valid(tag) || (has_letter(tag) && is_tag_of_model(self, tag));
+    bool known = self->file_scheme == NM_TAGS_IO
+                     ? nm_counter_find(&self->labels, tag, last_bytes) < self->labels.n
+                     : is_tag_of_model(self, tag);
+    bool valid = nm_tag_valid(tag) || ((has_letter(tag) || twice) && known);
     free(tag);
     return valid;
 }
@@ -634,7 +633,9 @@ const nm_command nm_command_tag = {
         "error, computed against the gold tags in --tag-column; with --json the output is an object with "
         "these figures instead of the tags.\n",
     .section = "tag,device",
-    .options = tag_options,
+    .rows = tag_rows,
+    .config_bytes = sizeof(tag_config),
+    .infers = true,
     .rules = tag_rules,
     .ranks = true,
     .run = tag_run,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -141,11 +142,22 @@ nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const 
     return status;
 }
 
+static void add_own_rows(const nm_command *command, nm_options *options)
+{
+    char *section = nm_format("%.*s", (int)strcspn(command->section, ","), command->section);
+    nm_options_add(options, section, command->rows, NULL, command->config_bytes);
+    free(section);
+}
+
 nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int argc, char **argv,
                              const struct nm_task_type **task, nm_error *err)
 {
+    if (command->rows)
+        add_own_rows(command, options);
     if (command->options)
         command->options(options);
+    if (command->infers)
+        nm_device_inference_options_add(options);
     if (!command->saves)
         nm_options_accept_any_text(options);
     if (command->rules)

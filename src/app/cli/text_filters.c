@@ -75,11 +75,6 @@ static int run(nm_cli *cli, int argc, char **argv, nm_text_step step)
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
 
-static void add_options(nm_options *options)
-{
-    nm_options_add(options, "text", filter_rows, NULL, sizeof(filter_config));
-}
-
 static int run_tokenize(nm_cli *cli, int argc, char **argv)
 {
     return run(cli, argc, argv, NM_STEP_TOKENIZE);
@@ -132,7 +127,8 @@ const nm_command nm_command_tokenize = {
     "pieces.",
     .section = "text",
     .unlisted = not_of_tokenizers,
-    .options = add_options,
+    .rows = filter_rows,
+    .config_bytes = sizeof(filter_config),
     .run = run_tokenize,
 };
 
@@ -143,7 +139,8 @@ const nm_command nm_command_detokenize = {
     .details = SETTINGS_HELP,
     .section = "text",
     .unlisted = not_of_detokenize,
-    .options = add_options,
+    .rows = filter_rows,
+    .config_bytes = sizeof(filter_config),
     .run = run_detokenize,
 };
 
@@ -157,7 +154,8 @@ const nm_command nm_command_subword = {
     "<unk> there. With --undo, subwords are joined and detokenized.",
     .section = "text",
     .unlisted = not_of_subword,
-    .options = add_options,
+    .rows = filter_rows,
+    .config_bytes = sizeof(filter_config),
     .run = run_subword,
 };
 
@@ -170,6 +168,7 @@ const nm_command nm_command_normalize = {
                              "normal form, or a script of Moses.",
     .section = "text",
     .unlisted = not_of_normalize,
-    .options = add_options,
+    .rows = filter_rows,
+    .config_bytes = sizeof(filter_config),
     .run = run_normalize,
 };

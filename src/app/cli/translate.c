@@ -42,11 +42,9 @@ static const nm_option translate_rows[] = {
     {0}};
 /* clang-format on */
 
-static void translate_options(nm_options *options)
+static void add_options(nm_options *options)
 {
-    nm_options_add(options, "translate", translate_rows, NULL, sizeof(translate_config));
     nm_decode_options_add(options);
-    nm_device_inference_options_add(options);
 }
 
 typedef struct job {
@@ -328,7 +326,10 @@ const nm_command nm_command_translate = {
         "written before the next line is read, for programs that keep the model loaded. The defaults of "
         "[decode] below apply if the model has no other value.\n",
     .section = "translate,decode,device",
-    .options = translate_options,
+    .rows = translate_rows,
+    .config_bytes = sizeof(translate_config),
+    .infers = true,
+    .options = add_options,
     .ranks = true,
     .run = translate_run,
 };

@@ -39,11 +39,6 @@ static const nm_option verify_rows[] = {
     {0}};
 /* clang-format on */
 
-static void verify_options(nm_options *options)
-{
-    nm_options_add(options, "verify", verify_rows, NULL, sizeof(verify_config));
-}
-
 enum { FROM_SEED = -1 };
 
 typedef struct interval { /* updates that are computed again */
@@ -359,6 +354,33 @@ static nm_status compare(const job *self, const interval *part, nm_error *err)
     return status;
 }
 
+/* A run that has ended has one line in its log after the newest checkpoint: the hash of its parameters, which
+ * the recomputation has written, too. Other lines are those of a run that was killed. */
+static nm_status compare_end_of_log(const job *self, const interval *part, nm_error *err)
+{
+    nm_manifest manifest;
+    char *stored = nm_path_join(self->run, "log.jsonl"), *computed = nm_path_join(self->folder, "log.jsonl"),
+         *all = NULL, *again = NULL;
+    size_t n_all, n_again;
+    nm_status status = read_manifest(self, part->to, &manifest, err);
+    NM_THEN(status, nm_file_read(stored, &all, &n_all, err));
+    NM_THEN(status, nm_file_read(computed, &again, &n_again, err));
+    if (status == NM_OK && (int64_t)n_all > manifest.log_bytes) {
+        const char *end = all + manifest.log_bytes, *line = again;
+        for (const char *next = again; (next = strstr(next, "{\"type\":\"weights\"")); next++)
+            line = next;
+        if (strcmp(end, line) && (strstr(end, "\"weights\"") || strstr(end, "\"xxh3\"")))
+            status = nm_fail(err, NM_MISMATCH, "%s: its last line is not the hash of the parameters", stored);
+        else if (strcmp(end, line))
+            printf("log.jsonl: not checked after the newest checkpoint\n");
+    }
+    free(stored);
+    free(computed);
+    free(all);
+    free(again);
+    return status;
+}
+
 static nm_status recompute(job *self, const interval *part, nm_error *err)
 {
     const bool root = !self->comm->rank;
@@ -367,6 +389,8 @@ static nm_status recompute(job *self, const interval *part, nm_error *err)
     NM_THEN(status, train(self, part, err));
     if (status == NM_OK && root)
         status = compare(self, part, err);
+    if (status == NM_OK && root && part->to == self->updates[self->n - 1])
+        status = compare_end_of_log(self, part, err);
     if (root)
         remove_folder(self);
     if (status == NM_OK && root && part->from == FROM_SEED)
@@ -430,7 +454,8 @@ const nm_command nm_command_verify = {
         "Exit code 0: all equal; 4: a file is not that of its manifest; 5: other results; 7: a checkpoint "
         "without manifest. Runs whose schedule depends on the time (train.seconds) give other results.",
     .section = "verify",
-    .options = verify_options,
+    .rows = verify_rows,
+    .config_bytes = sizeof(verify_config),
     .ranks = true,
     .run = run,
 };

@@ -25,11 +25,6 @@ static const nm_option watch_options[] = {
               "no terminal."),
     {0}};
 
-static void add_options(nm_options *options)
-{
-    nm_options_add(options, "watch", watch_options, NULL, sizeof(watch_config));
-}
-
 #ifdef NORMA_MICROHTTPD
 #include <microhttpd.h>
 
@@ -318,6 +313,7 @@ const nm_command nm_command_watch = {
         "after a restart. --text shows curves, runs and queue in the terminal. Ctrl-C ends the server with "
         "exit code 9.",
     .section = "watch",
-    .options = add_options,
+    .rows = watch_options,
+    .config_bytes = sizeof(watch_config),
     .run = run,
 };

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -123,6 +124,24 @@ void nm_watch_runs_release(nm_watch_runs *runs)
     *runs = (nm_watch_runs){0};
 }
 
+/* Of a study: the rest of its plan, whose later runs are not in the queue yet. NaN: there is no such plan. */
+static double rest_of_plan(const nm_watch_queue *queue)
+{
+    size_t i;
+    const char *key;
+    json_t *line;
+    double planned = 0, at = 0;
+    bool selects = false;
+    json_array_foreach(queue->parts, i, line)
+    {
+        const char *phase = json_string_value(json_object_get(line, "phase"));
+        selects = selects || (phase && !strcmp(phase, "select"));
+        planned += json_number_value(json_object_get(line, "seconds"));
+    }
+    json_object_foreach(queue->runs, key, line) at = fmax(at, json_number_value(json_object_get(line, "at")));
+    return selects ? fmax(0, planned - at) : NAN;
+}
+
 static bool has_ended(const json_t *run)
 {
     const char *state = json_string_value(json_object_get(run, "state"));
@@ -168,6 +187,7 @@ nm_watch_queue nm_watch_queue_read(const char *folder)
         queue.n_ended += has_ended(run);
         queue.left += has_ended(run) ? 0 : json_number_value(json_object_get(run, "seconds"));
     }
+    queue.at_most = rest_of_plan(&queue);
     free(text);
     free(path);
     return queue;
@@ -213,6 +233,20 @@ static void write_number(json_t *run, const char *key, bool duration, FILE *out)
                                    : nm_number_show(text, number));
 }
 
+void nm_watch_queue_write_left(const nm_watch_queue *queue, FILE *out)
+{
+    char text[NM_NUMBER_BYTES];
+    if (queue->n_ended == queue->n_runs)
+        fprintf(out, "All %zu runs have ended.", queue->n_runs);
+    else if (isfinite(queue->at_most))
+        fprintf(out, "%zu run%s ended; the study takes at most %s more.", queue->n_ended,
+                queue->n_ended == 1 ? " has" : "s have", nm_duration_show(text, queue->at_most));
+    else /* left is 0 if the speed was not measured */
+        fprintf(out, "%zu of %zu runs have ended%s%s.", queue->n_ended, queue->n_runs,
+                queue->left > 0 ? "; computing time left: " : "",
+                queue->left > 0 ? nm_duration_show(text, queue->left) : "");
+}
+
 static void write_progress(const nm_watch_queue *queue, FILE *out)
 {
     static const char *const phases[] = {"confirm", "select", "rates", "speed"},
@@ -221,16 +255,13 @@ static void write_progress(const nm_watch_queue *queue, FILE *out)
                                                "measuring the speed"};
     size_t i, ended, all, phase = 0, out_of_race = 0;
     json_t *line;
-    char text[NM_NUMBER_BYTES];
     for (; phase < 3; phase++) {
         nm_watch_queue_count(queue, phases[phase], &ended, &all);
         if (all)
             break;
     }
-    fprintf(out,
-            "The study has not ended: it is %s. %zu of %zu planned runs have ended; the others take %s of "
-            "computing.",
-            words[phase], queue->n_ended, queue->n_runs, nm_duration_show(text, queue->left));
+    fprintf(out, "The study has not ended: it is %s. ", words[phase]);
+    nm_watch_queue_write_left(queue, out);
     json_array_foreach(queue->decisions, i, line)
     {
         const char *what = json_string_value(json_object_get(line, "text"));
@@ -261,16 +292,6 @@ bool nm_watch_runs_write_answer(void *user, FILE *out)
         write_progress(&queue, out);
     nm_watch_queue_release(&queue);
     return found;
-}
-
-void nm_watch_queue_write_left(const nm_watch_queue *queue, FILE *out)
-{
-    char text[NM_NUMBER_BYTES];
-    if (queue->n_ended == queue->n_runs)
-        fprintf(out, "All %zu runs have ended.", queue->n_runs);
-    else
-        fprintf(out, "%zu of %zu runs have ended; the others take %s of computing.", queue->n_ended,
-                queue->n_runs, nm_duration_show(text, queue->left));
 }
 
 /* The parts of the plan, and what was decided: which variant is out, when and why. */

@@ -27,7 +27,8 @@ typedef struct nm_watch_queue {
     json_t *runs; /* object of objects */
     json_t *parts, *decisions;
     size_t n_runs, n_ended;
-    double left; /* seconds of computing of the runs that have not ended */
+    double left;    /* seconds of computing of the runs that have not ended */
+    double at_most; /* seconds that the plan of a study has left; NaN: no such plan */
 } nm_watch_queue;
 
 /* An empty queue if there is no file. */

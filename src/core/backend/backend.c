@@ -36,28 +36,13 @@ static const backend_row *find_row(const char *name)
     return NULL;
 }
 
-/* Kernels that the backend does not have: those of ref with fallback_ref, which needs memory that the host
- * can access; otherwise NM_UNSUPPORTED, which names the first one. */
-static nm_status fill_missing_kernels(nm_backend *made, const nm_backend_options *options, nm_error *err)
+nm_status nm_backend_require_kernels(const nm_kernels *kernels, const char *name, nm_error *err)
 {
-    const nm_kernels *ref = nm_ref_kernels(options->dtype, options->bf16);
-    int *missing = &nm_backend_inside(made)->n_fallback;
-    const char *first = NULL;
 #define K(kernel)                                                                                            \
-    if (!made->k.kernel) {                                                                                   \
-        made->k.kernel = ref->kernel;                                                                        \
-        first = (*missing)++ ? first : #kernel;                                                              \
-    }
+    if (!kernels->kernel)                                                                                    \
+        return nm_fail(err, NM_UNSUPPORTED, "backend %s lacks the kernel %s", name, #kernel);
     NM_KERNELS(K)
 #undef K
-    if (first && nm_backend_inside(made)->target)
-        return nm_fail(err, NM_UNSUPPORTED, "backend %s lacks %d kernels, such as %s", made->name, *missing,
-                       first);
-    if (first && !options->fallback_ref)
-        return nm_fail(
-            err, NM_UNSUPPORTED,
-            "backend %s lacks %d of %d kernels, such as %s; device.fallback = ref takes them from ref",
-            made->name, *missing, (int)NM_N_KERNELS, first);
     return NM_OK;
 }
 
@@ -89,7 +74,7 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     inside->lacks_threads = made->threads < requested;
     made->k = *nm_ref_kernels(options->dtype, options->bf16);
     nm_status status = row->init(made, options, err);
-    NM_THEN(status, fill_missing_kernels(made, options, err));
+    NM_THEN(status, nm_backend_require_kernels(&made->k, made->name, err));
     if (status != NM_OK) {
         nm_backend_free(made);
         return status;
@@ -101,12 +86,11 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
 
 nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads, nm_error *err)
 {
-    const nm_backend_private *main = nm_backend_inside(of);
+    nm_backend_private *main = nm_backend_inside(of);
     *worker = NULL;
     NM_ASSERT(threads > 0 && !of->dry_run);
-    if (main->fenced || main->profiling.on)
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "backend %s cannot have workers in fenced mode or while profiling is on", of->name);
+    if (main->profiling.on)
+        return nm_fail(err, NM_UNSUPPORTED, "backend %s cannot have workers while profiling is on", of->name);
     nm_backend *made = nm_allocate(sizeof *made);
     nm_backend_private *inside = nm_allocate(sizeof *inside);
     *made = *of;
@@ -115,8 +99,9 @@ nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, in
     inside->active = main->active;
     inside->plain = main->plain;
     inside->levels = main->levels;
+    inside->fenced = main->fenced;
+    inside->unfenced = main->unfenced;
     inside->main = main->main ? main->main : main;
-    inside->n_fallback = main->n_fallback;
     if (main->target) {
         nm_status status = main->target->create_worker(main->device, &inside->device, err);
         if (status != NM_OK) {
@@ -212,11 +197,8 @@ void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
                  nm_backend_inside(backend)->fenced ? ", fenced memory" : "");
         return;
     }
-    int n = snprintf(text, bytes, "backend %s, %s, level %s, %d thread%s", backend->name, number,
-                     backend->isa, (int)backend->threads, backend->threads == 1 ? "" : "s");
-    const int fallback = nm_backend_inside(backend)->n_fallback;
-    if (fallback && n > 0 && (size_t)n < bytes)
-        snprintf(text + n, bytes - (size_t)n, ", %d of %d kernels of ref", fallback, (int)NM_N_KERNELS);
+    snprintf(text, bytes, "backend %s, %s, level %s, %d thread%s", backend->name, number, backend->isa,
+             (int)backend->threads, backend->threads == 1 ? "" : "s");
 }
 
 const char *nm_backend_training_level(const nm_backend *backend)

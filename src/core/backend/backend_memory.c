@@ -5,6 +5,7 @@
 #include "backend/backend_private.h"
 #include "backend/device/target.h"
 #include "backend/device_memory.h"
+#include "backend/fence.h"
 #include "base/machine.h"
 #include "base/memory.h"
 
@@ -30,12 +31,14 @@ nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_
         return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
                        backend->name);
     advise_huge_pages(base, size);
+    nm_fence_lock(inside);
     NM_APPEND(inside->regions, inside->n_regions, inside->regions_capacity, (nm_region){base, size});
+    nm_fence_unlock(inside);
     *memory = base;
     return NM_OK;
 }
 
-static nm_region *find_region(nm_backend_private *inside, const void *memory)
+static nm_region *find_region(const nm_backend_private *inside, const void *memory)
 {
     size_t i = 0;
     while (i < inside->n_regions && inside->regions[i].base != memory)
@@ -63,14 +66,18 @@ nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, n
         return nm_backend_alloc(backend, bytes, memory, err);
     if (nm_backend_inside(backend)->target)
         return move_device_memory(backend, bytes, memory, err);
-    nm_region *region = find_region(nm_backend_inside(backend), *memory);
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    nm_fence_lock(inside);
+    nm_region *region = find_region(inside, *memory);
     NM_ASSERT(bytes >= region->bytes);
     void *base = mremap(region->base, region->bytes, bytes, MREMAP_MAYMOVE);
+    if (base != MAP_FAILED)
+        *region = (nm_region){base, bytes};
+    nm_fence_unlock(inside);
     if (base == MAP_FAILED)
         return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
                        backend->name);
     advise_huge_pages(base, bytes);
-    *region = (nm_region){base, bytes};
     *memory = base;
     return NM_OK;
 }
@@ -84,9 +91,11 @@ void nm_backend_dealloc(nm_backend *backend, void *memory)
         inside->target->dealloc(inside->device, memory);
         return;
     }
+    nm_fence_lock(inside);
     nm_region *region = find_region(inside, memory);
     munmap(memory, region->bytes);
     *region = inside->regions[--inside->n_regions];
+    nm_fence_unlock(inside);
 }
 
 nm_status nm_backend_reserve(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
@@ -104,13 +113,19 @@ bool nm_backend_commit(nm_backend *backend, void *memory, size_t bytes)
 
 bool nm_backend_memory_is_separate(const nm_backend *backend)
 {
-    return nm_backend_inside(backend)->target != NULL;
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    return inside->target || inside->fenced;
 }
 
 nm_status nm_backend_check(nm_backend *backend, nm_error *err)
 {
     const nm_backend_private *inside = nm_backend_inside(backend);
     return inside->target ? inside->target->check(inside->device, err) : NM_OK;
+}
+
+int64_t nm_backend_waits(const nm_backend *backend)
+{
+    return nm_backend_inside(backend)->waits;
 }
 
 size_t nm_backend_memory(const nm_backend *backend)

@@ -3,6 +3,8 @@
 #ifndef NM_BACKEND_PRIVATE_H
 #define NM_BACKEND_PRIVATE_H
 
+#include <math.h>
+
 #include "norma/backend.h"
 
 struct nm_device_target;
@@ -37,12 +39,12 @@ typedef struct nm_backend_private {
     nm_packed_weight *weights;                  /* [n_weights]: registered packed weights */
     size_t n_weights, weights_capacity;
     /* the backend whose registered weights a worker uses; otherwise NULL */
-    const struct nm_backend_private *main;
+    struct nm_backend_private *main;
     bool lacks_threads; /* the system could not start as many as requested */
     bool fenced;
-    bool plain;     /* the reference kernels only */
-    bool levels;    /* has CPU levels */
-    int n_fallback; /* kernels that the backend lacks, which are those of ref */
+    bool plain;            /* the reference kernels only */
+    bool levels;           /* has CPU levels */
+    _Atomic int64_t waits; /* nm_backend_waits; 0 in a worker */
     /* A device with its own memory (device/target.h), or NULL */
     const struct nm_device_target *target;
     void *device;
@@ -66,8 +68,14 @@ static inline void nm_dot_store(const nm_dot_args *args, double sum)
 {
     if (args->out)
         *args->out = sum;
-    if (args->total)
+    if (!args->total)
+        return;
+    if (args->inverse_norm) {
+        const double norm = sqrt(sum);
+        *args->total = 1 / ((norm < args->least ? args->least : norm) + args->eps);
+    } else {
         *args->total = (args->keep == 0 ? 0 : args->keep * *args->total) + args->factor * sum;
+    }
 }
 
 /* Host scratch memory of a kernel: at least `bytes` bytes, aligned to 64 bytes, uninitialized. Each slot is
@@ -78,6 +86,16 @@ void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes);
 /* Kernels that do nothing, except that download and dot write zeros to host memory, and that softmax_loss
  * requests its scratch memory. active: the kernels outside the dry run. */
 nm_kernels nm_dry_run_kernels(const nm_kernels *active);
+
+/* For nm_backend_waits. */
+static inline void nm_backend_count_wait(const nm_backend *backend)
+{
+    nm_backend_private *inside = nm_backend_inside(backend);
+    (inside->main ? inside->main : inside)->waits++;
+}
+
+/* NM_UNSUPPORTED  a kernel of the table is NULL; the message names the first one */
+nm_status nm_backend_require_kernels(const nm_kernels *kernels, const char *name, nm_error *err);
 
 /* Replaces the kernels of the backend with ones that make device memory accessible only while they run. */
 void nm_fence_install(nm_backend *backend);

@@ -13,8 +13,6 @@
     NM_WORD(nm_device_config, backend, "cpu", "cpu|ref|emulated|cuda", \
         "Backend: optimized SIMD kernels (cpu), plain C reference kernels (ref), an NVIDIA GPU (cuda), or " \
         "the kernels for GPUs, executed by an emulator, which is slow (emulated)."), \
-    NM_WORD(nm_device_config, fallback, "none", "none|ref", \
-        "Kernels that the backend emulated lacks: those of the backend ref (ref), or an error (none)."), \
     DEVICE(ordinal, "0", 0, 1023, "Number of the GPU of the backend cuda."), \
     NM_WORD(nm_device_config, gemm, "cublas", "cublas|own", \
         "Matrix multiplications of the backend cuda: cuBLASLt (cublas), or Norma's kernel, with the bits " \
@@ -110,7 +108,6 @@ nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, n
                                         .isa = device->isa,
                                         .bf16 = is_bf16(device),
                                         .threads = (int32_t)device->threads,
-                                        .fallback_ref = !strcmp(device->fallback, "ref"),
                                         .tf32 = device->precision == NM_PRECISION_TF32,
                                         .own_gemm = !strcmp(device->gemm, "own"),
                                         .ordinal = (int32_t)device->ordinal,

@@ -15,7 +15,6 @@ NM_CHOICES(nm_precision, NM_PRECISIONS);
 
 typedef struct nm_device_config {
     const char *backend, *isa;
-    const char *fallback;   /* ref: kernels that the backend lacks are those of ref */
     nm_precision precision; /* of matrix multiplications; int8: of linear layers at inference */
     int64_t threads;        /* 0: all cores */
     int64_t ordinal;        /* cuda: number of the GPU */

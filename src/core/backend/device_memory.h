@@ -21,6 +21,9 @@ bool nm_backend_memory_is_separate(const nm_backend *backend);
  * NM_MEMORY  the device has no memory for what a kernel needs */
 nm_status nm_backend_check(nm_backend *backend, nm_error *err);
 
+/* How often the host has waited for the device, also in workers: backends emulated and cuda. */
+int64_t nm_backend_waits(const nm_backend *backend);
+
 /* Bytes of memory that a training step may use: free memory of the device, or that of the machine. */
 size_t nm_backend_memory(const nm_backend *backend);
 

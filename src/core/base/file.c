@@ -619,7 +619,7 @@ char *nm_path_list_next(const char **list, bool (*exists)(const void *context, c
     while (n > shortest) {
         free(name);
         name = nm_format("%.*s", (int)n, at);
-        if (exists(context, name))
+        if (exists ? exists(context, name) : nm_file_may_exist(name))
             break;
         do
             n--;

@@ -116,7 +116,8 @@ bool nm_file_is_same(const char *a, const char *b);
  * errors. */
 bool nm_file_may_exist(const char *path);
 /* The next name of a comma-separated list of paths, heap; NULL at its end. A name that exists may contain
- * commas: the longest one that `exists` finds, otherwise up to the next comma. *list is advanced. */
+ * commas: the longest one that `exists` (NULL: nm_file_may_exist) finds, otherwise up to the next comma.
+ * *list is advanced. */
 char *nm_path_list_next(const char **list, bool (*exists)(const void *context, const char *name),
                         const void *context);
 /* "folder/name" as heap string; the caller frees. */

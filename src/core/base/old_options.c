@@ -23,6 +23,7 @@ static const nm_old_option old_options[] = {
     {"run.resume", "run.resume", "false", "no", NULL},
     {"run.small", "run.profile", "true", "small", NULL},
     {"run.small", "run.profile", "false", "", NULL},
+    {.old_name = "device.fallback", .removed = "no backend lacks a kernel any more"},
     {.old_name = "model.logistic_buckets",
      .old_value = "0",
      .removed = "classifiers contain no logistic regression any more (norma baseline classify has it), and "

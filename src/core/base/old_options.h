@@ -6,7 +6,8 @@ typedef struct nm_old_option {
     const char *old_name, *name; /* "section.option" */
     /* the row applies to this value only and replaces it; NULL: to all values, which are kept */
     const char *old_value, *value;
-    /* why there is no such option any more; the value that has no effect is old_value. NULL: renamed */
+    /* why there is no such option any more; the value that has no effect is old_value (NULL: any). NULL:
+     * renamed */
     const char *removed;
 } nm_old_option;
 

@@ -91,7 +91,7 @@ static nm_status read_setting(void *user, const nm_ini_setting *setting, nm_erro
     char *path = section && !own ? nm_format("%s.%s", section, setting->name) : nm_duplicate(setting->name);
     const nm_old_option *old = nm_old_option_find(path, setting->value);
     if (old && old->removed) {
-        bool has_effect = strcmp(setting->value, old->old_value) != 0;
+        bool has_effect = old->old_value && strcmp(setting->value, old->old_value) != 0;
         nm_status removed =
             has_effect ? nm_fail(err, NM_UNSUPPORTED, "%s = %.40s: %s", path, setting->value, old->removed)
                        : NM_OK;

@@ -31,6 +31,9 @@ struct nm_incremental {
     nm_head_widths self_widths, cross_widths;
     bool bf16_cache; /* the KV cache is in bf16, otherwise in the backend's dtype */
     int32_t n_layers, source_tokens;
+    /* Host copy of a layer's cross-attention cache, for attention weights; NULL: none yet of this batch */
+    double *aligned_cache;
+    int32_t aligned_layer;
     void *packed;      /* device: all packed weights */
     void **registered; /* [n_registered] packed weights that are registered with the backend */
     size_t n_registered;
@@ -151,6 +154,7 @@ void nm_incremental_free(nm_incremental *inc)
     caches_free(inc, inc->self);
     caches_free(inc, inc->cross);
     free(inc->registered);
+    free(inc->aligned_cache);
     nm_tape_release(&inc->tape);
     nm_tape_release(&inc->table_tape);
     free(inc);
@@ -354,6 +358,8 @@ nm_status nm_incremental_start(nm_incremental *inc, const nm_packing *sources, c
 {
     NM_ASSERT(inc->encoder);
     inc->source_tokens = sources->n_tokens;
+    free(inc->aligned_cache);
+    inc->aligned_cache = NULL;
     NM_TRY(caches_reserve(inc, inc->cross, inc->cross_widths, sources->n_tokens, err));
     for (int32_t first = 0, n; first < sources->n_seqs; first += n) {
         n = 1;
@@ -445,17 +451,28 @@ static void add_head_weights(const double *q, const gathered_keys *keys, int32_t
         weights[i] += fraction * scores[i] / sum;
 }
 
+/* The cache does not change between steps of a batch. */
+static const double *aligned_cache(nm_incremental *inc, int32_t layer)
+{
+    if (!inc->aligned_cache || inc->aligned_layer != layer) {
+        free(inc->aligned_cache);
+        inc->aligned_cache = download(
+            inc->backend, cache_rows(inc, &inc->cross[layer], inc->cross_widths, 0, inc->source_tokens),
+            inc->bf16_cache);
+        inc->aligned_layer = layer;
+    }
+    return inc->aligned_cache;
+}
+
 /* Computes step->attention->weights on the host from the queries [n, d] of the layer. */
-static void attention_weights(const nm_incremental *inc, const nm_decode_step *step, nm_mat queries)
+static void attention_weights(nm_incremental *inc, const nm_decode_step *step, nm_mat queries)
 {
     const nm_attention_request *request = step->attention;
     nm_head_widths w = inc->cross_widths;
     int32_t heads = w.heads, head_width = w.key;
     int32_t first = request->head < 0 ? 0 : request->head, end = request->head < 0 ? heads : first + 1;
     double *q = download(inc->backend, queries, false);
-    double *kv =
-        download(inc->backend, cache_rows(inc, &inc->cross[request->layer], w, 0, inc->source_tokens),
-                 inc->bf16_cache);
+    const double *kv = aligned_cache(inc, request->layer);
     double *scores = nm_allocate((size_t)inc->source_tokens * sizeof *scores);
     memset(request->weights, 0, (size_t)step->cross_offsets[step->n] * sizeof *request->weights);
     for (int32_t i = 0; i < step->n; i++)
@@ -468,7 +485,6 @@ static void attention_weights(const nm_incremental *inc, const nm_decode_step *s
                              request->weights + step->cross_offsets[i]);
         }
     free(q);
-    free(kv);
     free(scores);
 }
 

@@ -21,6 +21,8 @@ static const nm_option sample_options[] = {
     ROW(repetition_penalty, "1", 1e-3, 1e3,
         "Repetition penalty: logits of tokens of the prompt and of the text generated so far are divided by "
         "it if they are positive, and multiplied if negative; 1: none."),
+    ROW(no_repeat_ngram_size, "0", 0, 1000,
+        "Size of n-grams of tokens that may occur only once in the prompt and the text; 0: no limit."),
     ROW(tokens, "100", 1, 1e9, "Maximum number of tokens after a prompt."),
     ROW(stop, "", 0, 0,
         "Stop string: the generated text ends before its first occurrence; can be given several times; "
@@ -51,10 +53,10 @@ struct nm_sampler {
     nm_incremental *incremental;
     nm_model_output output; /* the output projection */
     nm_tape tape;
-    void *raw;                       /* host: downloaded logits, in the type of the backend */
+    void *raw;                       /* host: copy of `logits` */
     double *log_p;                   /* host: log probabilities of one prompt, [V + NM_MAX_CLUSTERS] */
     bool *penalized;                 /* host, [V], all false between calls of penalize */
-    void *logits, *cluster_logits;   /* device: [PROJECTED_ROWS, V] and [PROJECTED_ROWS, NM_MAX_CLUSTERS] */
+    void *logits;                    /* device: PROJECTED_ROWS rows of the vocabulary and of clusters */
     nm_sample_candidate *candidates; /* host, [V] */
 };
 
@@ -83,13 +85,13 @@ static nm_status alloc_workspace(nm_sampler *self, nm_error *err)
 {
     nm_backend *b = self->model->backend;
     size_t words = (size_t)self->model->target_size, unit = nm_dtype_bytes(b->dtype);
-    self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * unit);
+    const size_t logit_bytes = PROJECTED_ROWS * (words + NM_MAX_CLUSTERS) * unit;
+    self->raw = nm_allocate(logit_bytes);
     self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
     self->candidates = nm_allocate(words * sizeof *self->candidates);
     self->penalized = nm_allocate(words * sizeof *self->penalized);
     nm_tape_init_growing(&self->tape, b);
-    NM_TRY(nm_backend_alloc(b, PROJECTED_ROWS * words * unit, &self->logits, err));
-    return nm_backend_alloc(b, PROJECTED_ROWS * NM_MAX_CLUSTERS * unit, &self->cluster_logits, err);
+    return nm_backend_alloc(b, logit_bytes, &self->logits, err);
 }
 
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
@@ -139,10 +141,7 @@ void nm_sampler_free(nm_sampler *self)
         return;
     nm_incremental_free(self->incremental);
     nm_tape_release(&self->tape);
-    if (self->logits)
-        nm_backend_dealloc(self->model->backend, self->logits);
-    if (self->cluster_logits)
-        nm_backend_dealloc(self->model->backend, self->cluster_logits);
+    nm_backend_dealloc(self->model->backend, self->logits);
     free(self->raw);
     free(self->log_p);
     free(self->candidates);
@@ -169,8 +168,10 @@ static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
     const nm_sample_options *o = self->options;
     int32_t n = 0, words = self->model->target_size;
     for (int32_t id = 0; id < words; id++)
-        if (!self->tokens.excluded[id])
+        if (!self->tokens.excluded[id] && self->log_p[id] > -INFINITY)
             self->candidates[n++] = (nm_sample_candidate){self->log_p[id], id};
+    if (!n) /* every token would repeat an n-gram */
+        return self->tokens.eos;
     const nm_sampling how = {.temperature = o->temperature,
                              .top_p = o->top_p,
                              .min_p = o->min_p,
@@ -302,31 +303,32 @@ static nm_status advance(nm_sampler *self, batch *b, int64_t at, const nm_stop *
 /* Rows of hidden for which the output projection is computed together. */
 typedef struct projection {
     int32_t first, n;
-    void *words, *clusters; /* device: logits [n, V] and [n, clusters] */
+    int32_t words, clusters; /* columns of logits: host [n, words], then [n, clusters] */
 } projection;
 
-static void to_host(nm_sampler *self, const void *device, int32_t row, int32_t n, double *to)
+/* Elements first .. first + n - 1 of the logits */
+static void read_logits(const nm_sampler *self, size_t first, int32_t n, double *to)
 {
-    nm_backend *b = self->model->backend;
-    size_t bytes = (size_t)n * nm_dtype_bytes(b->dtype);
-    nm_backend_download(b, self->raw, (const char *)device + (size_t)row * bytes, bytes);
     for (int32_t i = 0; i < n; i++)
-        to[i] = nm_dtype_get(b->dtype, self->raw, (size_t)i);
+        to[i] = nm_dtype_get(self->model->backend->dtype, self->raw, first + (size_t)i);
 }
 
+/* Computes the logits and copies them to the host. */
 static void project(nm_sampler *self, nm_mat hidden, const projection *p)
 {
     nm_backend *b = self->model->backend;
     const nm_model_output *out = &self->output;
+    const size_t unit = nm_dtype_bytes(b->dtype), words = (size_t)p->n * (size_t)p->words;
     nm_dropout none = {0};
     nm_mat x = rows_of(self, hidden, p->first, p->n);
     NM_CALL(b, linear, .x = x, .weight = nm_tensor_mat(out->weight),
             .bias = out->bias ? out->bias->data : NULL, .drop = &none,
-            .y = nm_mat_of(p->words, p->n, self->model->target_size));
-    if (out->clusters && out->clusters->n)
+            .y = nm_mat_of(self->logits, p->n, p->words));
+    if (p->clusters)
         NM_CALL(b, linear, .x = x, .weight = nm_tensor_mat(out->cluster_weight),
                 .bias = out->cluster_bias->data, .drop = &none,
-                .y = nm_mat_of(p->clusters, p->n, out->clusters->n));
+                .y = nm_mat_of((char *)self->logits + words * unit, p->n, p->clusters));
+    nm_backend_download(b, self->raw, self->logits, (words + (size_t)p->n * (size_t)p->clusters) * unit);
 }
 
 /* The repetition penalty r of Keskar et al. 2019, section 4.1, as in transformers: each token of the prompt
@@ -350,6 +352,21 @@ static void penalize(nm_sampler *self, const sequence *g, double *scores)
         self->penalized[input_id(self, g, at)] = false;
 }
 
+/* No n-gram of the prompt and the text occurs twice (Paulus et al. 2018), as in transformers. */
+static void block_ngrams(nm_sampler *self, const sequence *g)
+{
+    const int64_t context = self->options->no_repeat_ngram_size - 1;
+    const int64_t inputs = g->prompt->n + (int64_t)g->out->n;
+    for (int64_t at = 1; context >= 0 && at + context <= inputs; at++) {
+        int64_t same = 0;
+        while (same < context &&
+               input_id(self, g, at + same) == input_id(self, g, inputs - context + 1 + same))
+            same++;
+        if (same == context)
+            self->log_p[input_id(self, g, at + context)] = -INFINITY;
+    }
+}
+
 /* Writes the log probabilities of the next token of a sequence to self->log_p. The penalty applies to logits,
  * with an adaptive softmax to log probabilities, because logits of different clusters are not comparable. */
 static nm_status row_probabilities(nm_sampler *self, const sequence *g, const projection *p, int32_t row,
@@ -357,10 +374,11 @@ static nm_status row_probabilities(nm_sampler *self, const sequence *g, const pr
 {
     static const nm_adaptive_clusters no_clusters;
     const nm_adaptive_clusters *clusters = self->output.clusters ? self->output.clusters : &no_clusters;
-    int32_t words = self->model->target_size;
-    to_host(self, p->words, row, words, self->log_p);
+    const int32_t words = p->words;
+    read_logits(self, (size_t)row * (size_t)words, words, self->log_p);
     if (clusters->n)
-        to_host(self, p->clusters, row, clusters->n, self->log_p + words);
+        read_logits(self, (size_t)p->n * (size_t)words + (size_t)row * (size_t)clusters->n, clusters->n,
+                    self->log_p + words);
     else
         penalize(self, g, self->log_p);
     nm_adaptive_log_probs(clusters, words, self->log_p + words, self->log_p);
@@ -369,6 +387,7 @@ static nm_status row_probabilities(nm_sampler *self, const sequence *g, const pr
     for (int32_t i = 0; i < words; i++)
         if (isnan(self->log_p[i]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
+    block_ngrams(self, g);
     return NM_OK;
 }
 
@@ -396,7 +415,8 @@ static nm_status sample_next(nm_sampler *self, const nm_sampler_prompts *prompts
 static nm_status sample_tokens(nm_sampler *self, const nm_sampler_prompts *prompts, batch *b, int64_t at,
                                nm_mat hidden, nm_error *err)
 {
-    projection p = {.words = self->logits, .clusters = self->cluster_logits};
+    const nm_adaptive_clusters *clusters = self->output.clusters;
+    projection p = {.words = self->model->target_size, .clusters = clusters ? clusters->n : 0};
     int32_t n = 0;
     while (n < b->n && at >= b->live[n].prompt->n)
         n++;

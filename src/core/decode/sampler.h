@@ -10,7 +10,7 @@
 
 typedef struct nm_sample_options { /* section [sample] */
     double temperature, top_p, min_p, repetition_penalty;
-    int64_t top_k, tokens, lines, seed, batch;
+    int64_t top_k, no_repeat_ngram_size, tokens, lines, seed, batch;
     const char *stop; /* the last one of the stop strings, for the caller of the sampler */
     bool unknown;
 } nm_sample_options;

@@ -14,6 +14,21 @@ typedef struct row_block {        /* rows of a step whose logits are computed at
     const int32_t *ids, *device_ids;
 } row_block;
 
+/* Results of a block of rows, in device memory or in the copy on the host */
+typedef struct best_tokens {
+    void *values, *eos, *given; /* [rows, k], [rows], [rows] */
+    int32_t *columns;           /* [rows, k] */
+    size_t bytes;               /* of all */
+} best_tokens;
+
+static best_tokens best_of(const nm_token_scorer *scorer, void *memory, size_t rows, size_t k)
+{
+    const size_t unit = nm_dtype_bytes(scorer->backend->dtype);
+    char *eos = (char *)memory + rows * k * unit, *given = eos + rows * unit, *columns = given + rows * unit;
+    return (best_tokens){memory, eos, given, (int32_t *)(void *)columns,
+                         rows * (k + 2) * unit + rows * k * sizeof(int32_t)};
+}
+
 static double number_at(const nm_token_scorer *scorer, const void *array, size_t i)
 {
     return nm_dtype_get(scorer->backend->dtype, array, i);
@@ -22,19 +37,16 @@ static double number_at(const nm_token_scorer *scorer, const void *array, size_t
 static nm_status alloc_block(nm_token_scorer *scorer, nm_error *err)
 {
     size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = BLOCK_ROWS;
-    size_t k = (size_t)scorer->k, vocab_size = (size_t)scorer->vocab_size;
-    void *columns, *given;
-    NM_TRY(nm_backend_alloc(scorer->backend, rows * vocab_size * unit, &scorer->logits, err));
-    NM_TRY(nm_backend_alloc(scorer->backend, rows * k * unit, &scorer->top, err));
-    NM_TRY(nm_backend_alloc(scorer->backend, rows * unit, &scorer->eos_column, err));
-    NM_TRY(nm_backend_alloc(scorer->backend, rows * unit, &scorer->given_column, err));
-    NM_TRY(nm_backend_alloc(scorer->backend, rows * k * sizeof(int32_t), &columns, err));
-    scorer->top_columns = columns;
-    NM_TRY(nm_backend_alloc(scorer->backend, rows * sizeof(int32_t), &given, err));
-    scorer->given = given;
-    scorer->raw = nm_allocate(rows * (scorer->n_models > 1 ? vocab_size : k) * unit);
-    scorer->mixture = scorer->n_models > 1 ? nm_allocate(rows * vocab_size * sizeof(double)) : NULL;
-    return NM_OK;
+    const size_t vocab_size = (size_t)scorer->vocab_size;
+    const size_t best_bytes = best_of(scorer, NULL, rows, (size_t)scorer->k).bytes;
+    nm_backend *b = scorer->backend;
+    NM_TRY(nm_backend_alloc(b, rows * vocab_size * unit, &scorer->logits, err));
+    NM_TRY(nm_backend_alloc(b, best_bytes, &scorer->best, err));
+    NM_TRY(nm_backend_alloc(b, rows * sizeof(int32_t), (void **)&scorer->given, err));
+    scorer->best_host = nm_allocate(best_bytes);
+    return scorer->n_models > 1
+               ? nm_backend_alloc(b, rows * vocab_size * sizeof(double), (void **)&scorer->mixture, err)
+               : NM_OK;
 }
 
 static nm_token_scorer scorer_of(nm_backend *backend, int32_t n_models, int32_t vocab_size, int32_t eos,
@@ -77,15 +89,13 @@ void nm_token_scorer_release(nm_token_scorer *scorer)
 {
     for (int32_t m = 0; m < scorer->n_models; m++)
         nm_incremental_free(scorer->models[m]);
-    void *device[] = {scorer->logits,      scorer->top,   scorer->eos_column, scorer->given_column,
-                      scorer->top_columns, scorer->given, scorer->selected};
+    void *device[] = {scorer->logits, scorer->best, scorer->given, scorer->mixture, scorer->selected};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-        if (device[i])
-            nm_backend_dealloc(scorer->backend, device[i]);
+        nm_backend_dealloc(scorer->backend, device[i]);
     free(scorer->models);
     free(scorer->of);
+    free(scorer->best_host);
     free(scorer->raw);
-    free(scorer->mixture);
     free(scorer->values);
     free(scorer->eos_values);
     free(scorer->given_values);
@@ -212,58 +222,32 @@ static const uint8_t *allowed_of(const nm_token_scorer *scorer, int32_t m, const
     return block->ids ? NULL : scorer->of[m]->allowed;
 }
 
-/* log(exp(a) + exp(c)) */
-static double log_add(double a, double c)
-{
-    double high = a > c ? a : c;
-    return high == -INFINITY ? high : high + log(exp(a - high) + exp(c - high));
-}
-
-/* Adds the probabilities of model m to the mixture, in log space on the host: mixture = log(sum of the
- * models' probabilities). */
+/* Replaces the logits of model m by log probabilities; after the last model, by those of the mixture. */
 static void mix(nm_token_scorer *scorer, int32_t m, nm_mat logits, const row_block *block)
 {
-    size_t n = (size_t)logits.rows * (size_t)logits.cols;
     nm_backend *b = scorer->backend;
     NM_CALL(b, log_softmax, .x = logits, .allowed = allowed_of(scorer, m, block), .y = logits);
-    nm_backend_download(b, scorer->raw, logits.data, n * nm_dtype_bytes(b->dtype));
-    for (size_t i = 0; i < n; i++) {
-        double value = number_at(scorer, scorer->raw, i);
-        scorer->mixture[i] = m == 0 ? value : log_add(scorer->mixture[i], value);
-    }
+    NM_CALL(b, mix, .x = logits, .m = m, .n = scorer->n_models, .mixture = scorer->mixture, .y = logits);
 }
 
-/* Writes log(mean of the models' probabilities) to raw and to logits. */
-static void mixture_upload(nm_token_scorer *scorer, nm_mat logits)
-{
-    nm_backend *b = scorer->backend;
-    size_t n = (size_t)logits.rows * (size_t)logits.cols;
-    double log_models = log(scorer->n_models);
-    for (size_t i = 0; i < n; i++)
-        nm_dtype_set(b->dtype, scorer->raw, i, scorer->mixture[i] - log_models);
-    nm_backend_upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
-}
-
-/* The k best log probabilities of one model or of the mixture, and that of eos, on the device. given: host
- * [rows], columns of the block or NM_TARGET_IGNORED; or NULL. */
-static void find_best(nm_token_scorer *scorer, nm_mat logits, const row_block *block, const int32_t *given)
+/* The k best log probabilities of one model or of the mixture, that of eos, and those of the given tokens,
+ * in best_host. given: host [rows], columns of the block or NM_TARGET_IGNORED; or NULL. */
+static best_tokens find_best(nm_token_scorer *scorer, nm_mat logits, const row_block *block,
+                             const int32_t *given)
 {
     nm_backend *b = scorer->backend;
     const int32_t eos = column_of(block, scorer->eos);
+    const size_t rows = (size_t)block->rows, k = (size_t)block->k;
+    const best_tokens best = best_of(scorer, scorer->best, rows, k);
+    const bool mixed = scorer->n_models > 1;
     NM_ASSERT(eos >= 0);
-    if (scorer->n_models == 1) {
-        if (given)
-            nm_backend_upload(b, scorer->given, given, (size_t)logits.rows * sizeof *given);
-        NM_CALL(b, log_top_k, .x = logits, .allowed = allowed_of(scorer, 0, block), .k = block->k,
-                .values = scorer->top, .columns = scorer->top_columns, .also = eos,
-                .also_values = scorer->eos_column, .given = given ? scorer->given : NULL,
-                .given_values = scorer->given_column);
-        return;
-    }
-    mixture_upload(scorer, logits);
-    NM_CALL(b, top_k, .x = logits, .k = block->k, .values = scorer->top, .columns = scorer->top_columns);
-    NM_CALL(b, scale, .alpha = 1, .x = nm_mat_columns(b, logits, eos, 1),
-            .y = nm_mat_of(scorer->eos_column, logits.rows, 1));
+    if (given)
+        nm_backend_upload(b, scorer->given, given, rows * sizeof *given);
+    NM_CALL(b, log_top_k, .x = logits, .ready = mixed, .allowed = mixed ? NULL : allowed_of(scorer, 0, block),
+            .k = block->k, .values = best.values, .columns = best.columns, .also = eos,
+            .also_values = best.eos, .given = given ? scorer->given : NULL, .given_values = best.given);
+    nm_backend_download(b, scorer->best_host, scorer->best, best.bytes);
+    return best_of(scorer, scorer->best_host, rows, k);
 }
 
 /* Selects the k best tokens of a row from scorer->all; of equal log probabilities the smaller id comes
@@ -319,8 +303,6 @@ static nm_status fetch_all(nm_token_scorer *scorer, nm_mat logits, const row_blo
     }
     if (scorer->n_models == 1)
         NM_CALL(b, log_softmax, .x = logits, .allowed = allowed_of(scorer, 0, block), .y = logits);
-    else
-        mixture_upload(scorer, logits);
     nm_backend_download(b, scorer->raw, logits.data, rows * cols * nm_dtype_bytes(b->dtype));
     for (size_t i = 0; block->ids && i < rows * words; i++)
         all[i] = -INFINITY;
@@ -355,36 +337,15 @@ static const int32_t *given_columns(const row_block *block, const nm_decode_step
     return columns;
 }
 
-/* Sets given_values of the rows of the block. columns: not NULL. */
-static void fetch_given(nm_token_scorer *scorer, nm_mat logits, const row_block *block, const int32_t *given,
-                        const int32_t *columns)
+/* Sets values and columns of a row of the block. */
+static void store_best(nm_token_scorer *scorer, const row_block *block, const best_tokens *best, size_t row)
 {
-    double *values = scorer->given_values + block->first;
-    size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = (size_t)logits.rows;
-    if (scorer->n_models == 1)
-        nm_backend_download(scorer->backend, scorer->raw, scorer->given_column, rows * unit);
-    /* with several models raw holds all log probabilities: mixture_upload */
-    for (size_t i = 0; i < rows; i++)
-        values[i] = given[i] == NM_TARGET_IGNORED     ? 0
-                    : columns[i] == NM_TARGET_IGNORED ? -INFINITY
-                    : scorer->n_models == 1
-                        ? number_at(scorer, scorer->raw, i)
-                        : number_at(scorer, scorer->raw, i * (size_t)logits.cols + (size_t)columns[i]);
-}
-
-/* Sets values and columns of the rows of the block from raw and from the first rows * block->k of the
- * columns. The results of a row are not before the values they are read from, so the last row is first. */
-static void store_best(nm_token_scorer *scorer, const row_block *block)
-{
-    const size_t k = (size_t)scorer->k, found = (size_t)block->k;
-    double *values = scorer->values + (size_t)block->first * k;
-    int32_t *columns = scorer->columns + (size_t)block->first * k;
-    for (size_t row = (size_t)block->rows; row-- > 0;)
-        for (size_t j = k; j-- > 0;) {
-            int32_t column = j < found ? columns[row * found + j] : 0;
-            values[row * k + j] = j < found ? number_at(scorer, scorer->raw, row * found + j) : -INFINITY;
-            columns[row * k + j] = block->ids ? block->ids[column] : column;
-        }
+    const size_t k = (size_t)scorer->k, found = (size_t)block->k, at = ((size_t)block->first + row) * k;
+    for (size_t j = 0; j < k; j++) {
+        const int32_t column = j < found ? best->columns[row * found + j] : 0;
+        scorer->values[at + j] = j < found ? number_at(scorer, best->values, row * found + j) : -INFINITY;
+        scorer->columns[at + j] = block->ids ? block->ids[column] : column;
+    }
 }
 
 static nm_status fetch_best(nm_token_scorer *scorer, nm_mat logits, const row_block *block,
@@ -392,21 +353,17 @@ static nm_status fetch_best(nm_token_scorer *scorer, nm_mat logits, const row_bl
 {
     int32_t columns[BLOCK_ROWS];
     const int32_t *given = given_columns(block, step, columns);
-    nm_backend *b = scorer->backend;
-    size_t unit = nm_dtype_bytes(b->dtype), k = (size_t)scorer->k, rows = (size_t)block->rows;
-    size_t first = (size_t)block->first;
-    double *values = scorer->values + first * k;
-    find_best(scorer, logits, block, given);
-    if (given)
-        fetch_given(scorer, logits, block, step->given + first, given);
-    nm_backend_download(b, scorer->columns + first * k, scorer->top_columns,
-                        rows * (size_t)block->k * sizeof(int32_t));
-    nm_backend_download(b, scorer->raw, scorer->top, rows * (size_t)block->k * unit);
-    store_best(scorer, block);
-    nm_backend_download(b, scorer->raw, scorer->eos_column, rows * unit);
-    for (size_t i = 0; i < rows; i++) {
-        scorer->eos_values[first + i] = number_at(scorer, scorer->raw, i);
-        if (!isfinite(values[i * k]) || isnan(scorer->eos_values[first + i]))
+    const size_t k = (size_t)scorer->k, first = (size_t)block->first;
+    const best_tokens best = find_best(scorer, logits, block, given);
+    for (size_t i = 0; i < (size_t)block->rows; i++) {
+        store_best(scorer, block, &best, i);
+        scorer->eos_values[first + i] = number_at(scorer, best.eos, i);
+        if (given) /* a token that is not in the block cannot be output */
+            scorer->given_values[first + i] =
+                given[i] == NM_TARGET_IGNORED && step->given[first + i] != NM_TARGET_IGNORED
+                    ? -INFINITY
+                    : number_at(scorer, best.given, i);
+        if (!isfinite(scorer->values[(first + i) * k]) || isnan(scorer->eos_values[first + i]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
     }
     return NM_OK;

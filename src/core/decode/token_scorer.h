@@ -1,6 +1,6 @@
 /* Log probabilities of the next token under one model or an ensemble, whose probabilities are averaged as in
- * fairseq. For a single model only the k best tokens of each hypothesis are copied to the host, unless
- * step.scores requests all. */
+ * fairseq. Only the k best tokens of each hypothesis are copied to the host, in one block, unless step.scores
+ * requests all. */
 #ifndef NM_TOKEN_SCORER_H
 #define NM_TOKEN_SCORER_H
 
@@ -22,14 +22,14 @@ typedef struct nm_token_scorer {
     nm_incremental **models;
     nm_model **of; /* the models of `models` */
     int32_t n_models, vocab_size, eos, k;
-    /* device, for a block of rows: [rows, V], [rows, k], [rows], [rows] */
-    void *logits, *top, *eos_column, *given_column;
-    int32_t *top_columns, *given;        /* device: [rows, k], [rows] */
-    void *raw;                           /* host: downloaded values, in the type of the backend */
+    void *logits;                        /* device, for a block of rows: [rows, V] */
+    void *best, *best_host;              /* device and host: what is downloaded of a block of rows */
+    int32_t *given;                      /* device: [rows] */
+    void *raw;                           /* host, for `all`: [rows, V], in the type of the backend */
     const nm_token_selection *selection; /* of the batch; NULL: all tokens */
     void *selected;                      /* device: selection->ids */
     size_t selected_bytes;
-    double *mixture; /* host, for a block of rows: log of the sum of the models' probabilities, [rows, V] */
+    double *mixture; /* device, for a block of rows: log of the sum of the models' probabilities, [rows, V] */
     double *values, *eos_values;    /* results, host: [n, k] in descending order, [n] */
     double *given_values;           /* results, host: [n] */
     double *all;                    /* results, host: [n, V] */

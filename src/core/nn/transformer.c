@@ -188,7 +188,8 @@ static nm_status add_norm_of(const builder *to, const char *type, const char *na
                                .groups = groups,
                                .rows = width >= c->width ? c->sequence_rows : 0, /* not of heads */
                                .plan = c->plan,
-                               .kind = kind};
+                               .kind = kind,
+                               .sequences = !c->sequence_rows};
     return nm_params_add_norm(to->params, type, to->options, &site, norm, to->err);
 }
 
@@ -435,6 +436,7 @@ typedef struct layer_call {
     int32_t layer;
     nm_tensor *x; /* [tokens, d]; resi-dual: [tokens, 2d], post-norm stream and sum */
     nm_stack_attention attention;
+    double padding; /* see nm_norm_call */
 } layer_call;
 
 /* u / sqrt(l) for the norms of layer l = 1, 2, ... */
@@ -520,6 +522,7 @@ static nm_tensor *layer_forward(nm_tape *tape, const void *context)
     const nm_stack *stack = call->stack;
     const nm_stack_config *c = &stack->config;
     const nm_layer *layer = &stack->layers[call->layer];
+    tape->padding = call->padding; /* of this stack, also when the layer is recomputed */
     const nm_sublayer_ffn *ffn = &layer->ffn;
     stream s = {.x = call->x};
     if (c->residual == NM_RESIDUAL_DUAL) {
@@ -557,8 +560,10 @@ nm_tensor *nm_stack_forward_with(nm_tape *tape, const nm_stack *stack, nm_tensor
     bool dual = stack->config.residual == NM_RESIDUAL_DUAL;
     if (stack->embedding_norm)
         x = nm_dropped(tape, nm_normalize(tape, stack->embedding_norm, x), stack->config.embedding_drop);
-    layer_call call = {
-        .stack = stack, .x = dual ? nm_concat(tape, (nm_tensor *[]){x, x}, 2) : x, .attention = *attention};
+    layer_call call = {.stack = stack,
+                       .x = dual ? nm_concat(tape, (nm_tensor *[]){x, x}, 2) : x,
+                       .attention = *attention,
+                       .padding = tape->padding};
     for (; call.layer < stack->config.layers; call.layer++)
         call.x = nm_recomputed_segment(tape, layer_forward, &call, sizeof call);
     if (dual && stack->final_norm)
@@ -615,6 +620,7 @@ nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, 
     if (!in)
         return x;
     *in = (attention_inputs){.packing = *packing, .memory = memory, .guide = guide};
+    tape->padding = 1 - packing->n_tokens / fmax(1, (double)packing->longest * packing->n_seqs);
     if (memory)
         in->memory_packing = *memory_packing;
     if (stack->config.attention == NM_BLOCK_TERM_ATTENTION)

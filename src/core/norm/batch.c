@@ -21,8 +21,8 @@
  *
  * Published variants differ in the decay, in the variance that enters running_var (divisor n or n - 1), in
  * the use of epsilon (added or as a lower bound) and in the scaling of rows; each is a preset. PowerNorm's
- * code overwrites padding rows with the mean and counts them in the variance; here batches have no
- * padding. */
+ * code overwrites padding rows with the mean and counts them in the variance, which count_padding
+ * reproduces; no preset does. */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 
@@ -41,6 +41,9 @@ static const nm_option batch_options[] = {
         "Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon)."),
     NM_OPTION(nm_batch_norm_policy, unbiased_running, "true", 0, 0,
         "Unbiased variance, divisor n - 1, in the running variance."),
+    NM_OPTION(nm_batch_norm_policy, count_padding, "false", 0, 0,
+        "Variance over the batch padded to its longest sequence, as in the PowerNorm code, whose padding "
+            "has the value of the mean."),
     NM_CHOICE(nm_batch_norm_policy, scaling, "none", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 

@@ -22,6 +22,7 @@ static int32_t groups_of(const nm_norm *norm)
 nm_status nm_batch_norm_check(const void *policy, const nm_norm_site *site, nm_error *err)
 {
     const nm_batch_norm_policy *p = policy;
+    NM_TRY(nm_norm_check_padding(p->count_padding, site, err));
     return nm_norm_check_scaling(p->scaling, site, err);
 }
 
@@ -49,6 +50,12 @@ static void inverse_root(nm_norm_call *call, const void *variance, void *scale)
             .n = call->norm->site.width, .out = scale, .a = variance, .s = policy->epsilon);
 }
 
+/* Fraction of tokens in the rows of a batch, padding included. */
+static double token_share(const nm_norm_call *call)
+{
+    return policy_of(call->norm)->count_padding ? 1 - call->padding : 1;
+}
+
 bool nm_batch_norm_measure(nm_norm_call *call, nm_batch_norm_measured *m)
 {
     const nm_norm *norm = call->norm;
@@ -64,6 +71,8 @@ bool nm_batch_norm_measure(nm_norm_call *call, nm_batch_norm_measured *m)
         return false;
     NM_CALL(call->backend, feature_moments, .spec = &m->spec, .x = call->x, .row_scale = m->row_scale,
             .center = m->mean, .mean = m->mean, .square = m->square);
+    if (token_share(call) < 1)
+        NM_NORM_VEC(call, LINEAR, .out = m->square, .a = m->square, .s = token_share(call));
     if (centered)
         nm_norm_collect_moments(call, STATISTIC_MEAN, m->mean, m->square);
     else
@@ -146,7 +155,7 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const nm_batch_norm_terms *
         return;
     /* dh = a dy + c0 + c1 z:  a = factor weight/sigma,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
     NM_NORM_VEC(call, MUL, .out = a, .a = norm->params[0], .b = scale, .s = terms->factor);
-    NM_NORM_VEC(call, MUL, .out = c1, .a = a, .b = joined[1], .s = -inverse_rows);
+    NM_NORM_VEC(call, MUL, .out = c1, .a = a, .b = joined[1], .s = -inverse_rows * token_share(call));
     if (policy->clamp)
         NM_NORM_VEC(call, ABOVE, .out = c1, .a = square, .b = c1, .s = policy->epsilon);
     if (terms->z)

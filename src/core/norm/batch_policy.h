@@ -10,6 +10,10 @@
  *
  *     y      = weight z + bias
  *
+ *     With count_padding and a fraction f of padding rows, which have the value mu, s2 is (1 - f) mean((h -
+ *     mu)^2) and the term z mean(q z) is multiplied by 1 - f: means over the padded batch, whose padding has
+ *     no gradient. n/(n - 1) counts tokens.
+ *
  *     With clamp, sigma = sqrt(max(s2, epsilon)); where s2 <= epsilon, sigma is a constant, and dh has no
  *     term z mean(q z).
  *
@@ -36,7 +40,7 @@
 typedef struct nm_batch_norm_policy {
     double decay, epsilon;
     nm_norm_scaling scaling;
-    bool clamp, unbiased_running;
+    bool clamp, unbiased_running, count_padding;
 } nm_batch_norm_policy;
 
 nm_status nm_batch_norm_check(const void *policy, const nm_norm_site *site, nm_error *err);

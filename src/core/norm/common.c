@@ -221,6 +221,14 @@ nm_status nm_norm_check_scaling(nm_norm_scaling scaling, const nm_norm_site *sit
                : nm_norm_check_groups(nm_norm_scaling_groups(scaling, site), site, err);
 }
 
+nm_status nm_norm_check_padding(bool count_padding, const nm_norm_site *site, nm_error *err)
+{
+    const char *name = site->name ? site->name : "norm";
+    return !count_padding || site->sequences
+               ? NM_OK
+               : nm_fail(err, NM_USAGE, "%s: count_padding needs sequences of different lengths", name);
+}
+
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, void **row_scale)
 {
     *row_scale = groups > 0 ? nm_norm_publish(call, "row_scale", call->x.rows * groups) : NULL;

@@ -75,6 +75,8 @@ int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *site
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_error *err);
 /* The same for the groups of a scaling. */
 nm_status nm_norm_check_scaling(nm_norm_scaling scaling, const nm_norm_site *site, nm_error *err);
+/* NM_USAGE if padding is counted where all sequences are equally long or unknown. */
+nm_status nm_norm_check_padding(bool count_padding, const nm_norm_site *site, nm_error *err);
 /* Kernel specification for rows scaled in `groups` groups; *row_scale is allocated and published if groups >
  * 0. */
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, void **row_scale);

@@ -28,6 +28,9 @@
  *     e   = min(max(e, -clip), clip)                               only if clip > 0, which is not in the
  *         paper
  *
+ *     With count_padding and a fraction f of padding rows, mean(dy z) is multiplied by 1 - f: in the released
+ *     code, padding rows enter the mean of a z; they have no dy, and here the mean(z^2) of the tokens.
+ *
  *     mean(z^2) = p / (value that the forward pass used + epsilon), so no further pass over the rows is
  *     needed.
  *
@@ -62,6 +65,7 @@ typedef struct power_config {
     power_divisor backward_divisor;
     nm_norm_scaling scaling;
     double decay_forward, decay_backward, epsilon, clip;
+    bool count_padding;
 } power_config;
 
 /* clang-format off */
@@ -82,6 +86,8 @@ static const nm_option power_options[] = {
     NM_CHOICE(power_config, scaling, "group", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     NM_OPTION(power_config, clip, "0", 0, 1e30,
         "Limit of the absolute values of the backward statistic; 0: no limit."),
+    NM_OPTION(power_config, count_padding, "false", 0, 0,
+        "Mean of dy z over the batch padded to its longest sequence, as in the released code."),
     {0}};
 
 static const nm_preset power_presets[] = {
@@ -103,6 +109,7 @@ static int32_t groups_of(const nm_norm *norm)
 static nm_status power_check(const void *settings, const nm_norm_site *site, nm_error *err)
 {
     const power_config *config = settings;
+    NM_TRY(nm_norm_check_padding(config->count_padding, site, err));
     NM_TRY(nm_norm_check_scaling(config->scaling, site, err));
     return nm_norm_check_warmup(&nm_norm_power, config->warmup, err);
 }
@@ -212,6 +219,10 @@ static void power_backward(nm_norm_call *call)
     NM_NORM_VEC(call, MUL, .out = c1, .a = scale, .b = scale, .s = 1);
     NM_NORM_VEC(call, MUL, .out = c1, .a = c1, .b = p, .s = -fresh, .t = 1);
     nm_norm_collect(call, STATISTIC_E_FACTOR, c1);
+    if (config->count_padding) {
+        NM_NORM_VEC(call, LINEAR, .out = c1, .a = sum_dy_z, .s = 1 - call->padding);
+        sum_dy_z = c1;
+    }
     nm_norm_collect(call, STATISTIC_SUM_DY_Z, sum_dy_z);
 }
 

@@ -54,7 +54,7 @@ static int32_t cluster_of(const nm_adaptive_clusters *clusters, int32_t token)
 
 static double *run_loss(const adaptive *a, nm_softmax_loss_args loss, const int32_t *targets, int32_t n)
 {
-    loss.sums = nm_tape_alloc(a->tape, 2 * sizeof *loss.sums);
+    loss.sums = loss.add_sums ? loss.sums : nm_tape_alloc(a->tape, 2 * sizeof *loss.sums);
     loss.targets = nm_tape_upload(a->tape, targets, (size_t)n * sizeof *targets);
     loss.grad_scale = a->tape->grad_scale;
     loss.smoothing = a->spec->smoothing;
@@ -157,24 +157,19 @@ static bool add_tail(const adaptive *a, int32_t cluster, double *sums)
     nm_softmax_loss_args loss = {.hidden = nm_mat_of(hidden, n, d),
                                  .weight = nm_mat_of(at_row(a, m->weight->data, first, d), end - first, d),
                                  .bias = m->bias ? at_row(a, m->bias->data, first, 1) : NULL,
+                                 .add_sums = true,
+                                 .sums = sums,
                                  .d_hidden = d_hidden};
     if (grads) {
         loss.d_weight = at_row(a, nm_tensor_grad_sum(a->tape, m->weight).data, first, d);
         loss.d_bias = m->bias ? at_row(a, nm_tensor_grad_sum(a->tape, m->bias).data, first, 1) : NULL;
     }
-    double *tail = run_loss(a, loss, targets, n);
-    if (!tail)
+    if (!run_loss(a, loss, targets, n))
         return false;
     nm_dropout none = {0};
     if (grads) /* d_hidden[rows[i]] += d_hidden_tail[i]; the rows are distinct */
         NM_CALL(b, embed_grad, .ids = device_rows, .scale = 1, .dout = nm_mat_of(d_hidden, n, d),
                 .drop = &none, .dtable = nm_mat_of(a->d_hidden, a->hidden->rows, d));
-    double total[2], more[2];
-    nm_backend_download(b, total, sums, sizeof total);
-    nm_backend_download(b, more, tail, sizeof more);
-    total[0] += more[0];
-    total[1] += more[1];
-    nm_backend_upload(b, sums, total, sizeof total);
     return true;
 }
 

@@ -89,6 +89,7 @@ static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node 
                            .y = norm_rows(norm, y->data, y),
                            .n_targets = tape->n_targets,
                            .mean_loss = tape->mean_loss,
+                           .padding = tape->padding,
                            .joiner = tape->training ? tape->joiner : NULL,
                            .grad_scale = tape->grad_scale,
                            .recomputed = recomputed};

@@ -88,6 +88,7 @@ struct nm_tape {
     double grad_scale;      /* backward computes the gradients of grad_scale times the loss */
     double n_targets;       /* of this micro-batch: see nm_norm_call */
     bool mean_loss;         /* of the task: see nm_norm_call */
+    double padding;         /* of the stack that runs: see nm_norm_call */
     nm_norm_joiner *joiner; /* joins batch statistics over shards in training; NULL: none */
     nm_penalty *first_penalty, *last_penalty; /* in the order of recording */
     struct nm_tape_block {

@@ -10,9 +10,9 @@ static void update(const nm_optimizer_update *u, nm_adam_variant variant)
                           .beta2 = u->config->beta2,
                           .eps = u->config->eps,
                           .weight_decay = u->weight_decay,
-                          .grad_scale = u->grad_scale,
                           .step = u->step};
-    NM_CALL(u->backend, adam, .config = &adam, .n = u->n, .p = u->p, .g = u->g, .m = u->m, .v = u->v);
+    NM_CALL(u->backend, adam, .config = &adam, .scale = u->scale, .n = u->n, .p = u->p, .g = u->g, .m = u->m,
+            .v = u->v);
 }
 
 static void update_torch(const nm_optimizer_update *u)

@@ -25,7 +25,9 @@ static nm_status open_part(nm_file_map *map, const char *prefix, const char *suf
     char *path = nm_format("%s.%s", prefix, suffix);
     nm_status status = nm_file_map_copy(map, path, err);
     const header *head = (const header *)map->data;
-    if (status == NM_OK && (map->bytes < sizeof *head || memcmp(head->magic, magic, sizeof head->magic)))
+    static const uint64_t zeros[3];
+    if (status == NM_OK && (map->bytes < sizeof *head || memcmp(head->magic, magic, sizeof head->magic) ||
+                            memcmp(head->reserved, zeros, sizeof zeros)))
         status = nm_fail(err, NM_FORMAT, "%s: not a token file of norma prepare", path);
     else if (status == NM_OK && (head->version != VERSION || head->element_bytes != element_bytes))
         status = nm_fail(err, NM_FORMAT, "%s: version %u, expected %d", path, head->version, VERSION);

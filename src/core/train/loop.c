@@ -307,13 +307,13 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     const int64_t last = trainer->callbacks.last_update;
     while (!is_finished(trainer)) {
         if (last && trainer->state.update >= last)
-            return save(trainer, err);
+            break;
         if (stop_is_requested(trainer))
             return stop(trainer, err);
         NM_TRY(step(trainer, validates, err));
     }
     nm_status status = NM_OK;
-    if (validates && trainer->state.checked_update != trainer->state.update)
+    if (is_finished(trainer) && validates && trainer->state.checked_update != trainer->state.update)
         status = validate(trainer, err);
     if (status == NM_INTERRUPTED)
         return stop(trainer, err);

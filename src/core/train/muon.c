@@ -10,7 +10,6 @@ nm_muon nm_muon_default(void)
 {
     return (nm_muon){.momentum = 0.95,
                      .eps = 1e-7,
-                     .grad_scale = 1,
                      .coefficients = {3.4445, -4.7750, 2.0315},
                      .steps = 5,
                      .nesterov = true};
@@ -26,21 +25,21 @@ static int32_t shorter_side(int32_t rows, int32_t cols)
     return rows < cols ? rows : cols;
 }
 
-/* Two matrices [rows, cols], X before and after a step of Newton-Schulz, and two of the shorter side. */
+/* Two matrices [rows, cols], X before and after a step of Newton-Schulz, two of the shorter side, and a
+ * double. */
 size_t nm_muon_workspace(int32_t rows, int32_t cols)
 {
     int32_t side = shorter_side(rows, cols);
-    return 2 * aligned_elements(rows, cols) + 2 * aligned_elements(side, side);
+    return 2 * aligned_elements(rows, cols) + 2 * aligned_elements(side, side) + ALIGN_ELEMENTS;
 }
 
-/* X = u / (|u| + eps), in place */
-static void normalize(nm_backend *b, const nm_muon *muon, nm_mat x)
+/* X = u / (|u| + eps), in place; inverse: device, workspace */
+static void normalize(nm_backend *b, const nm_muon *muon, nm_mat x, double *inverse)
 {
-    double square;
-    NM_CALL(b, dot, .n = (size_t)x.rows * (size_t)x.cols, .a = x.data, .b = x.data, .out = &square);
-    double norm = sqrt(square);
-    norm = muon->eps_mode == NM_MUON_EPS_ADDED ? norm + muon->eps : fmax(norm, muon->eps);
-    NM_CALL(b, scale, .alpha = 1 / norm, .x = x, .y = x);
+    const bool added = muon->eps_mode == NM_MUON_EPS_ADDED;
+    NM_CALL(b, dot, .n = (size_t)x.rows * (size_t)x.cols, .a = x.data, .b = x.data, .inverse_norm = true,
+            .least = added ? 0 : muon->eps, .eps = added ? muon->eps : 0, .total = inverse);
+    NM_CALL(b, scale, .alpha = 1, .factor = inverse, .x = x, .y = x);
 }
 
 /* y = a x + (b A + c A A) x with A = x x^T, or y = a x + x (b A + c A A) with A = x^T x if x has more rows
@@ -79,13 +78,14 @@ nm_mat nm_muon_step(nm_backend *b, const nm_muon *muon, nm_mat p, nm_mat g, nm_m
     nm_mat x = nm_mat_of(at, p.rows, p.cols), next = nm_mat_of(at + elements * unit, p.rows, p.cols);
     nm_mat gram = nm_mat_of(at + 2 * elements * unit, side, side),
            polynomial = nm_mat_of((char *)gram.data + aligned_elements(side, side) * unit, side, side);
-    const double fresh = (1 - muon->momentum) * muon->grad_scale;
+    void *inverse = (char *)polynomial.data + aligned_elements(side, side) * unit;
+    const double fresh = 1 - muon->momentum;
     NM_CALL(b, scale, .alpha = muon->momentum, .x = m, .y = m);
-    NM_CALL(b, add, .alpha = fresh, .x = g, .y = m);
+    NM_CALL(b, add, .alpha = fresh, .factor = muon->grad_scale, .x = g, .y = m);
     NM_CALL(b, scale, .alpha = muon->nesterov ? muon->momentum : 1, .x = m, .y = x);
     if (muon->nesterov)
-        NM_CALL(b, add, .alpha = fresh, .x = g, .y = x);
-    normalize(b, muon, x);
+        NM_CALL(b, add, .alpha = fresh, .factor = muon->grad_scale, .x = g, .y = x);
+    normalize(b, muon, x, inverse);
     for (int64_t i = 0; i < muon->steps; i++) {
         newton_schulz_step(b, muon->coefficients, x, gram, polynomial, next);
         nm_mat before = x;
@@ -112,7 +112,7 @@ static void update_matrix(const nm_optimizer_update *u, int32_t rows, int32_t co
     muon.weight_decay = c->weight_decay;
     muon.steps = c->muon_steps;
     muon.scale = c->muon_scale;
-    muon.grad_scale = u->grad_scale;
+    muon.grad_scale = u->scale;
     nm_muon_step(u->backend, &muon, nm_mat_of(u->p, rows, cols), nm_mat_of((void *)u->g, rows, cols),
                  nm_mat_of(u->m, rows, cols), workspace);
 }

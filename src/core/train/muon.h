@@ -29,16 +29,16 @@ typedef enum nm_muon_eps { NM_MUON_EPS_ADDED, NM_MUON_EPS_CLAMPED } nm_muon_eps;
 
 typedef struct nm_muon {
     double lr, momentum, weight_decay, eps;
-    double grad_scale;      /* gradients are multiplied by this first */
-    double coefficients[3]; /* a, b, c */
-    int64_t steps;          /* of Newton-Schulz; 0: X = u / (|u| + eps) */
+    const double *grad_scale; /* device, [1]: gradients are multiplied by this first; NULL: 1 */
+    double coefficients[3];   /* a, b, c */
+    int64_t steps;            /* of Newton-Schulz; 0: X = u / (|u| + eps) */
     nm_muon_scale scale;
     nm_muon_eps eps_mode;
     bool nesterov;
 } nm_muon;
 
 /* Nesterov momentum 0.95, a = 3.4445, b = -4.7750, c = 2.0315, 5 steps, eps = 1e-7 (added), match-rms; lr and
- * weight_decay 0, grad_scale 1. */
+ * weight_decay 0, grad_scale NULL. */
 nm_muon nm_muon_default(void);
 
 /* Elements of the workspace of nm_muon_step for a matrix [rows, cols]. */

@@ -60,16 +60,6 @@ static bool is_shifted(const nm_optimizer *optimizer, const nm_param_range *rang
     return range->decays && range->decay_to != 0 && optimizer->config->weight_decay > 0;
 }
 
-static void alloc_shifted(nm_optimizer *optimizer)
-{
-    size_t longest = 0;
-    for (size_t i = 0; i < optimizer->n_trainable; i++)
-        if (is_shifted(optimizer, &optimizer->trainable[i]) && optimizer->trainable[i].n > longest)
-            longest = optimizer->trainable[i].n;
-    if (longest)
-        optimizer->shifted = nm_allocate(longest * sizeof *optimizer->shifted);
-}
-
 static nm_status check_matrices(const nm_optimizer *optimizer, nm_error *err)
 {
     static const char *const names[] = {NM_OPTIMIZERS(NM_CHOICE_NAME)};
@@ -104,7 +94,6 @@ nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *conf
             nm_allocate((params->n_elements / NM_DOT_BLOCK + 1) * sizeof *optimizer->block_sums);
     }
     find_trainable(optimizer);
-    alloc_shifted(optimizer);
     NM_TRY(check_matrices(optimizer, err));
     optimizer->n_v = optimizer->type->v ? optimizer->n_v : 0;
     if (optimizer->type->m)
@@ -129,7 +118,6 @@ void nm_optimizer_release(nm_optimizer *optimizer)
     free(optimizer->trainable);
     free(optimizer->blocks);
     free(optimizer->block_sums);
-    free(optimizer->shifted);
     *optimizer = (nm_optimizer){0};
 }
 
@@ -200,9 +188,13 @@ nm_status nm_optimizer_gradient_square(nm_optimizer *optimizer, double *square, 
     return NM_OK;
 }
 
-double nm_optimizer_clip_factor(double max_grad_norm, double norm)
+/* A range that is shifted would be rounded, and a matrix become NaN. */
+bool nm_optimizer_skips(const nm_optimizer *optimizer)
 {
-    return max_grad_norm > 0 && norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1;
+    bool skips = !optimizer->n_blocks;
+    for (size_t i = 0; i < optimizer->n_trainable; i++)
+        skips &= !is_shifted(optimizer, &optimizer->trainable[i]);
+    return skips;
 }
 
 /* Part of an update: elements of the parameters from `first` on. */
@@ -222,16 +214,13 @@ static nm_optimizer_update part_of(const nm_optimizer *optimizer, const nm_optim
  * decays to 0. */
 static void shift_range(const nm_optimizer *optimizer, const nm_param_range *range, void *p, double by)
 {
-    if (!is_shifted(optimizer, range))
-        return;
-    nm_backend *b = optimizer->tree->params->backend;
-    nm_backend_read(b, optimizer->shifted, p, range->n);
-    for (size_t i = 0; i < range->n; i++)
-        optimizer->shifted[i] += by;
-    nm_backend_write(b, p, optimizer->shifted, range->n);
+    NM_ASSERT(range->n <= INT32_MAX);
+    if (is_shifted(optimizer, range))
+        NM_CALL(optimizer->tree->params->backend, vec, .op = NM_VEC_SHIFT, .n = (int32_t)range->n, .out = p,
+                .a = p, .s = by);
 }
 
-nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, double grad_scale,
+nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, const double *scale,
                             nm_error *err)
 {
     const nm_params *params = optimizer->tree->params;
@@ -241,7 +230,7 @@ nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, do
                                        .config = optimizer->config,
                                        .step = step,
                                        .lr = lr,
-                                       .grad_scale = grad_scale,
+                                       .scale = scale,
                                        .clip_value = optimizer->clip_value};
     for (size_t i = 0; i < optimizer->n_trainable; i++) {
         const nm_param_range range = optimizer->trainable[i];

@@ -50,7 +50,6 @@ typedef struct nm_optimizer {
     size_t n_blocks;
     void *workspace; /* device, [n_workspace], of update_matrix */
     size_t n_workspace;
-    double *shifted;    /* host, [the longest range that decays to another value than 0] */
     double *block_sums; /* [n_elements / NM_DOT_BLOCK + 1], of the gradient norm; NULL without sharding */
 } nm_optimizer;
 
@@ -70,11 +69,10 @@ void nm_optimizer_load(nm_optimizer *optimizer, const void *m, const void *v);
 /* Squared L2 norm of the summed gradients, in device memory: nothing waits for it. The gradients of fixed
  * parameters are zeroed and not included. */
 nm_status nm_optimizer_gradient_square(nm_optimizer *optimizer, double *square, nm_error *err);
-/* Factor of gradients with this L2 norm that clipping applies, with the constant of fairseq and PyTorch;
- * max_grad_norm 0: 1. */
-double nm_optimizer_clip_factor(double max_grad_norm, double norm);
-/* Update `step`, from 1, with the gradients times grad_scale. */
-nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, double grad_scale,
+/* Whether the parameters stay as they are if the scale of nm_optimizer_step is NaN. */
+bool nm_optimizer_skips(const nm_optimizer *optimizer);
+/* Update `step`, from 1, with the gradients times *scale (device, [1]). */
+nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, const double *scale,
                             nm_error *err);
 /* With sharding: collect gathers the whole state in whole_m and whole_v of rank 0, which overwrites
  * gradients; distribute scatters it to the parts of all ranks. No effect without sharding. */

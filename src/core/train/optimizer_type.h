@@ -10,7 +10,9 @@ typedef struct nm_optimizer_update {
     const nm_optim_config *config;
     int64_t step; /* from 1 */
     double lr, weight_decay;
-    double grad_scale; /* gradients are multiplied by this first: 1/tokens and clipping */
+    /* Device, [1]: gradients are multiplied by this first: 1/tokens and clipping. NaN: nothing changes,
+     * except by update_matrix. */
+    const double *scale;
     double clip_value; /* train.clip_value */
     size_t n;
     const void *g;

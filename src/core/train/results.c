@@ -5,92 +5,72 @@
 #include "backend/device_memory.h"
 #include "base/memory.h"
 
-static nm_status reserve(nm_results *results, size_t n, nm_error *err)
+/* Memory for one more pass, which ends at `end` */
+static nm_status reserve(nm_results *results, size_t end, nm_error *err)
 {
-    if (n <= results->capacity)
+    NM_RESERVE(results->ends, (size_t)results->n_passes + 1, results->passes_capacity);
+    if (end <= results->capacity)
         return NM_OK;
-    NM_TRY(nm_backend_realloc(results->backend, n * sizeof *results->device, (void **)&results->device, err));
-    results->host = nm_reallocate(results->host, n * sizeof *results->host);
-    results->capacity = n;
+    NM_TRY(nm_backend_realloc(results->backend, end * sizeof *results->numbers, (void **)&results->numbers,
+                              err));
+    results->capacity = end;
     return NM_OK;
 }
 
 nm_status nm_results_init(nm_results *results, nm_backend *backend, nm_error *err)
 {
-    *results = (nm_results){.backend = backend, .n = NM_RESULT_PASSES};
-    return reserve(results, NM_RESULT_PASSES, err);
+    *results = (nm_results){.backend = backend};
+    return nm_backend_alloc(backend, NM_PLAN_SIZE * sizeof *results->plan, (void **)&results->plan, err);
 }
 
 void nm_results_release(nm_results *results)
 {
-    if (results->device)
-        nm_backend_dealloc(results->backend, results->device);
-    free(results->host);
+    if (results->backend) {
+        nm_backend_dealloc(results->backend, results->plan);
+        nm_backend_dealloc(results->backend, results->numbers);
+    }
     free(results->ends);
     *results = (nm_results){0};
 }
 
 void nm_results_start(nm_results *results)
 {
-    results->n = NM_RESULT_PASSES;
     results->n_passes = 0;
+}
+
+/* Where the numbers of the next pass begin */
+static size_t next_start(const nm_results *results)
+{
+    return results->n_passes ? (size_t)results->ends[results->n_passes - 1] : 0;
 }
 
 nm_status nm_results_add(nm_results *results, const nm_tape *tape, const double *sums, nm_error *err)
 {
-    size_t end = results->n + 2;
+    size_t start = next_start(results), end = start + 3;
     for (const nm_penalty *penalty = tape->first_penalty; penalty; penalty = penalty->next)
         end++;
     NM_TRY(reserve(results, end, err));
-    if (results->n_passes == results->passes_capacity)
-        results->ends =
-            nm_reallocate(results->ends, (size_t)++results->passes_capacity * sizeof *results->ends);
-    nm_backend_copy(results->backend, results->device + results->n, sums, 2 * sizeof *sums);
-    results->n += 2;
+    double *to = results->numbers + start;
+    nm_backend_copy(results->backend, to, sums, 2 * sizeof *sums);
+    to += 3;
     for (const nm_penalty *penalty = tape->first_penalty; penalty; penalty = penalty->next)
-        nm_backend_copy(results->backend, results->device + results->n++, penalty->value, sizeof *sums);
-    results->ends[results->n_passes++] = end;
+        nm_backend_copy(results->backend, to++, penalty->value, sizeof *sums);
+    results->ends[results->n_passes++] = (int32_t)end;
+    return NM_OK;
+}
+
+nm_status nm_results_set(nm_results *results, const nm_shard_sums *sums, nm_error *err)
+{
+    const double numbers[4] = {sums->loss, sums->nll, 0, sums->penalty};
+    NM_ASSERT(!results->n_passes);
+    NM_TRY(reserve(results, 4, err));
+    nm_backend_upload(results->backend, results->numbers, numbers, sizeof numbers);
+    results->ends[results->n_passes++] = 4;
     return NM_OK;
 }
 
 nm_status nm_results_read(nm_results *results, nm_error *err)
 {
-    nm_backend_download(results->backend, results->host, results->device, results->n * sizeof *results->host);
+    nm_backend_download(results->backend, results->host, results->plan, sizeof results->host);
     return nm_backend_check(results->backend, err);
-}
-
-/* The sum over the passes first .. first + 2^level - 1, of which those before n_passes exist */
-static void add_passes(const nm_results *results, int64_t first, int level, double total[3])
-{
-    if (!level) {
-        const double *numbers = results->host + (first ? results->ends[first - 1] : NM_RESULT_PASSES);
-        total[0] = numbers[0];
-        total[1] = numbers[1];
-        total[2] = 0;
-        for (numbers += 2; numbers < results->host + results->ends[first]; numbers++)
-            total[2] += *numbers;
-        return;
-    }
-    const int64_t middle = first + ((int64_t)1 << (level - 1));
-    add_passes(results, first, level - 1, total);
-    if (middle >= results->n_passes)
-        return;
-    double second[3];
-    add_passes(results, middle, level - 1, second);
-    for (int i = 0; i < 3; i++)
-        total[i] += second[i];
-}
-
-void nm_results_total(const nm_results *results, nm_shard_sums *sums)
-{
-    if (!results->n_passes)
-        return;
-    double total[3];
-    int levels = 0;
-    while ((int64_t)1 << levels < results->n_passes)
-        levels++;
-    add_passes(results, 0, levels, total);
-    sums->loss = total[0];
-    sums->nll = total[1];
-    sums->penalty = total[2];
 }

@@ -3,7 +3,7 @@
 
 static void update(const nm_optimizer_update *u)
 {
-    NM_CALL(u->backend, sgd, .lr = u->lr, .momentum = u->config->momentum, .grad_scale = u->grad_scale,
+    NM_CALL(u->backend, sgd, .lr = u->lr, .momentum = u->config->momentum, .scale = u->scale,
             .clip = u->clip_value, .weight_decay = u->weight_decay, .n = u->n, .p = u->p, .g = u->g,
             .v = u->v);
 }

@@ -415,31 +415,61 @@ static void add_update(nm_train_state *state, const nm_shard_sums *total, double
     state->sum_updates++;
 }
 
+/* Computes the plan of the update in device memory, without waiting. */
+static nm_status plan_update(nm_trainer *trainer, double max_loss, nm_error *err)
+{
+    nm_results *results = &trainer->results;
+    const nm_shard_sums *sums = &trainer->shards.current.sums;
+    NM_TRY(nm_optimizer_gradient_square(&trainer->optimizer, &results->plan[NM_PLAN_SQUARE], err));
+    if (!reads_at_end(trainer))
+        NM_TRY(nm_results_set(results, sums, err));
+    NM_CALL(trainer->backend, plan_update, .targets = (double)sums->targets,
+            .max_norm = trainer->config->max_grad_norm, .max_loss = max_loss, .passes = results->n_passes,
+            .ends = results->ends, .numbers = results->numbers, .plan = results->plan);
+    return NM_OK;
+}
+
+/* Waits for the results of the update. NM_DIVERGED */
+static nm_status read_results(nm_trainer *trainer, nm_shard_sums *total, double max_loss, nm_error *err)
+{
+    const double *plan = trainer->results.host;
+    NM_TRY(nm_results_read(&trainer->results, err));
+    const bool diverged = isnan(plan[NM_PLAN_SCALE]);
+    total->loss = plan[NM_PLAN_LOSS];
+    total->nll = plan[NM_PLAN_NLL];
+    total->penalty = plan[NM_PLAN_PENALTY];
+    if (trainer->shards.sharded && (diverged || total->whole_gradients))
+        NM_TRY(nm_shard_tree_gather(&trainer->shards, trainer->model->params.grads, 1,
+                                    nm_dtype_bytes(trainer->backend->dtype), err));
+    return diverged ? report_divergence(trainer, total->loss / (double)total->targets, max_loss, err) : NM_OK;
+}
+
+/* The host reads the results after it has queued the step of the optimizer, which does nothing if the update
+ * has diverged, and before anything else that depends on the update. A later read would delay the log,
+ * messages, validations and checkpoints by one update. Instruments that are due read gradients, and some
+ * optimizers cannot skip a step: then the host reads before the step. */
 static nm_status update(nm_trainer *trainer, nm_training_progress *progress, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
+    const double max_loss = trainer->config->divergence_factor * chance_loss(trainer);
     NM_TRY(compute_shards(trainer, err));
     nm_shard_sums total = trainer->shards.current.sums;
-    nm_results *results = &trainer->results;
-    NM_TRY(nm_optimizer_gradient_square(&trainer->optimizer, &results->device[NM_RESULT_SQUARE], err));
-    NM_TRY(nm_results_read(results, err));
-    nm_results_total(results, &total);
-    double n_targets = (double)total.targets, loss = total.loss / n_targets;
-    double norm = sqrt(results->host[NM_RESULT_SQUARE]) / n_targets;
-    double threshold = trainer->config->divergence_factor * chance_loss(trainer);
-    bool diverged =
-        !isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (threshold > 0 && loss > threshold);
-    if (trainer->shards.sharded && (diverged || total.whole_gradients))
-        NM_TRY(nm_shard_tree_gather(&trainer->shards, trainer->model->params.grads, 1,
-                                    nm_dtype_bytes(trainer->backend->dtype), err));
-    if (diverged)
-        return report_divergence(trainer, loss, threshold, err);
+    const double n_targets = (double)total.targets;
+    NM_TRY(plan_update(trainer, max_loss, err));
+    const bool first =
+        trainer->hooks_due || trainer->shards.sharded || !nm_optimizer_skips(&trainer->optimizer);
+    if (first)
+        NM_TRY(read_results(trainer, &total, max_loss, err));
     nm_schedule_plan(&trainer->schedule, state->update + 1, nm_trainer_time_fraction(trainer));
-    double scale = 1 / n_targets, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
-    scale *= nm_optimizer_clip_factor(trainer->config->max_grad_norm, norm);
+    const double lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
     if (trainer->hooks_due)
         trainer->callbacks.hooks->on_gradients(trainer->callbacks.hooks->user, trainer->model, n_targets, lr);
-    NM_TRY(nm_optimizer_step(&trainer->optimizer, state->update + 1, lr, scale, err));
+    NM_TRY(nm_optimizer_step(&trainer->optimizer, state->update + 1, lr,
+                             &trainer->results.plan[NM_PLAN_SCALE], err));
+    if (!first)
+        NM_TRY(read_results(trainer, &total, max_loss, err));
+    const double norm = sqrt(trainer->results.host[NM_PLAN_SQUARE]) / n_targets,
+                 loss = total.loss / n_targets;
     nm_ema_add(&trainer->ema, state->update + 1);
     add_update(state, &total, norm);
     *progress = (nm_training_progress){.update = state->update,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/npz.h"
 #include "convert/convert.h"
@@ -209,18 +210,19 @@ static nm_status read_vocab(reader *from, int side, const char *path)
 /* vocabs: paths "SOURCE,TARGET". */
 static nm_status read_vocabs(reader *from, const char *vocabs)
 {
-    if (!strchr(vocabs, ','))
-        return nm_fail(from->err, NM_USAGE,
-                       "%s: the vocabularies of Marian are separate files: --vocabs SOURCE,TARGET",
-                       from->path);
-    char *copy = nm_duplicate(vocabs), *target = strchr(copy, ',');
-    *target++ = 0;
-    nm_status status = read_vocab(from, 0, copy);
+    char *copy = nm_path_list_next(&vocabs, NULL, NULL), *target = nm_path_list_next(&vocabs, NULL, NULL);
+    nm_status status = NM_OK;
+    if (!target)
+        status =
+            nm_fail(from->err, NM_USAGE,
+                    "%s: the vocabularies of Marian are separate files: --vocabs SOURCE,TARGET", from->path);
+    NM_THEN(status, read_vocab(from, 0, copy));
     NM_THEN(status, read_vocab(from, 1, target));
     if (status == NM_OK && is_sentencepiece(copy) != is_sentencepiece(target))
         status = nm_fail(from->err, NM_UNSUPPORTED,
-                         "%s: one side has a SentencePiece model and the other none", vocabs);
+                         "%s: one side has a SentencePiece model and the other none", from->path);
     free(copy);
+    free(target);
     NM_TRY(status);
     NM_TRY(nm_import_set(&from->in, "model.output_bias", "true")); /* <s> is never output */
     nm_import_settings(&from->in);

@@ -95,14 +95,13 @@ static nm_status check_distinct(const nm_experiment *c, char *const *texts, size
     for (size_t k = 0; k < i; k++) {
         const char *other = c->points.list[k].name;
         if (!strcmp(name, other))
-            return nm_fail(err, NM_USAGE, "compare.norms: %.100s is listed twice", name);
+            return nm_fail(err, NM_USAGE, "norms: %.100s is listed twice", name);
         if (!strcmp(texts[i], texts[k]))
             return nm_fail(err, NM_USAGE,
-                           "compare.norms: %.100s and %.100s have the same configuration with this recipe",
-                           other, name);
-        if (same_folder(name, other))
-            return nm_fail(err, NM_USAGE, "compare.norms: %.100s and %.100s have the same run folder", other,
+                           "norms: %.100s and %.100s have the same configuration with this recipe", other,
                            name);
+        if (same_folder(name, other))
+            return nm_fail(err, NM_USAGE, "norms: %.100s and %.100s have the same run folder", other, name);
     }
     return NM_OK;
 }

@@ -1,6 +1,7 @@
 #include "experiment/run_journal.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,6 +79,39 @@ static nm_status append(nm_run_journal *journal, json_t *o, nm_error *err)
     return status;
 }
 
+static bool has_begun(const nm_run_journal *journal)
+{
+    bool begun = false;
+    const char *id;
+    json_t *o;
+    json_object_foreach(journal->runs, id, o)
+    {
+        begun = begun || strcmp(json_string_value(json_object_get(o, "phase")), "speed") != 0;
+    }
+    return begun;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+/* A queue that has only measured the speed, for a plan that was refused or only printed, is replaced. */
+static nm_status restart(nm_run_journal *journal, const char *folder, nm_error *err)
+{
+    char *speed = nm_path_join(folder, "speed");
+    nm_status status = NM_OK;
+    if (nftw(speed, remove_entry, 16, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
+        status = nm_fail(err, NM_IO, "%s: %s", speed, strerror(errno));
+    free(speed);
+    json_object_clear(journal->runs);
+    json_object_clear(journal->lines);
+    return status;
+}
+
 nm_status nm_run_journal_open(nm_run_journal *journal, const char *folder, const char *key, nm_error *err)
 {
     *journal = (nm_run_journal){
@@ -89,10 +123,15 @@ nm_status nm_run_journal_open(nm_run_journal *journal, const char *folder, const
     nm_status status = text ? read_lines(journal, text, &old, &bytes, err) : NM_OK;
     free(text);
     NM_TRY(status);
-    if (old && key && strcmp(old, key))
-        return nm_fail(err, NM_MISMATCH,
-                       "%s was begun with other options (%.300s; now %.300s); choose another --folder",
-                       folder, old, key);
+    if (old && key && strcmp(old, key)) {
+        if (has_begun(journal))
+            return nm_fail(err, NM_MISMATCH,
+                           "%s was begun with other options (%.300s; now %.300s); choose another --folder",
+                           folder, old, key);
+        old = NULL;
+        bytes = 0;
+        NM_TRY(restart(journal, folder, err));
+    }
     NM_TRY(nm_file_open(&journal->file, journal->path, "ab", err));
     if (ftruncate(fileno(journal->file), (off_t)bytes))
         return nm_fail(err, NM_IO, "%s: %s", journal->path, strerror(errno));

@@ -17,6 +17,8 @@ const nm_field *nm_plan_part_fields(void);
 double nm_plan_makespan(const double *seconds, size_t n, int64_t slots);
 /* "42 s", "5.3 min", "2.1 h"; heap. */
 char *nm_plan_duration(double seconds);
+/* "elimination, common seeds" of `select`; an unknown part as it is. */
+const char *nm_plan_part_name(const char *phase);
 /* The parts and their sum as a Markdown table. at_least: of `select` and `confirm`, more runs may follow. */
 void nm_plan_print(const nm_plan_part *parts, size_t n, bool at_least, FILE *out);
 

@@ -441,7 +441,7 @@ static void write_rest(const nm_study_procedure *s, char **text)
                          "The best learning rate of %s, %g, is at the edge of those that were tried: another "
                          "one may be better (--rates). ",
                          s->variants[0].variant, s->variants[0].lr);
-    if (s->updates < 1000)
+    if (s->updates < NM_STUDY_LONG && s->updates < s->config.max_updates / 4 * 4)
         nm_format_append(text,
                          "The runs had only %lld updates each: longer training can change the order "
                          "(--budget). ",

@@ -46,6 +46,12 @@ static double seconds_of(const nm_study_procedure *s, size_t v, double updates, 
     return state->overhead + state->per_update * updates + (scored ? state->scoring : 0);
 }
 
+/* Of a run of a learning rate: a quarter of the schedule, the second one continued from the first. */
+static double rate_seconds(const nm_study_procedure *s, size_t v, double updates)
+{
+    return fmin(s->plain, s->states[v].overhead) + s->states[v].per_update * updates / 4;
+}
+
 static nm_trial *add_run(nm_study_procedure *s, const char *phase, size_t v, double lr, int64_t seed,
                          int64_t updates)
 {
@@ -69,7 +75,8 @@ static nm_trial *add_run(nm_study_procedure *s, const char *phase, size_t v, dou
         *at = *at == '/' ? '_' : *at;
     run->row.folder = keep(s, folder);
     if (s->states[v].per_update > 0)
-        run->row.seconds = seconds_of(s, v, (double)updates, *phase == 'c');
+        run->row.seconds =
+            rates ? rate_seconds(s, v, (double)s->updates) : seconds_of(s, v, (double)updates, *phase == 'c');
     NM_APPEND(s->runs, s->n_runs, s->runs_capacity, run);
     return run;
 }
@@ -95,6 +102,11 @@ static nm_status on_finished(void *study, nm_trial *run, nm_error *err)
     return nm_run_journal_add_run(&s->journal, &run->row, err);
 }
 
+static bool is_scored(const nm_planned_run *row)
+{
+    return *row->phase == 'c' || (!strcmp(row->phase, "speed") && row->seed != NM_PLAIN_SEED);
+}
+
 /* Trains the runs from number `first` on that have no result. Runs that the queue has as planned only become
  * its lines first, so that a page shows what is ahead. */
 static nm_status train(nm_study_procedure *s, size_t first, nm_error *err)
@@ -112,7 +124,7 @@ static nm_status train(nm_study_procedure *s, size_t first, nm_error *err)
         }
         run->row.seconds = estimate;
         latest = fmax(latest, run->row.at);
-        if (*run->row.phase == 'c' && !strcmp(run->row.state, "finished") && s->runner.load)
+        if (is_scored(&run->row) && !strcmp(run->row.state, "finished") && s->runner.load)
             status = s->runner.load(s->runner.user, run, err);
     }
     s->now = latest;
@@ -147,6 +159,19 @@ static size_t n_alive(const nm_study_procedure *s)
     return n;
 }
 
+/* The overhead of runs that have only a validation loss, which hardly depends on the norm. */
+static nm_status measure_plain(nm_study_procedure *s, nm_error *err)
+{
+    size_t first = s->n_runs, v = 0;
+    while (s->states[v].outcome)
+        v++;
+    const nm_trial *run = add_run(s, "speed", v, NAN, NM_PLAIN_SEED, s->config.speed_updates);
+    NM_TRY(train(s, first, err));
+    s->plain =
+        strcmp(run->row.state, "finished") ? INFINITY : fmax(0, run->row.took - run->row.train_seconds);
+    return NM_OK;
+}
+
 static nm_status measure_speed(nm_study_procedure *s, nm_error *err)
 {
     size_t first = s->n_runs;
@@ -156,6 +181,11 @@ static nm_status measure_speed(nm_study_procedure *s, nm_error *err)
     const nm_trial *failed = NULL;
     for (size_t v = 0; v < s->config.n; v++) {
         const nm_trial *run = s->runs[first + v];
+        if (!strcmp(run->row.state, "dropped"))
+            return nm_fail(err, NM_USAGE,
+                           "the budget of %.0f seconds ended before the speed of all variants was measured; "
+                           "give a larger one (--budget) or fewer variants (--norms)",
+                           s->config.budget);
         if (strcmp(run->row.state, "finished")) {
             failed = run;
             NM_TRY(fail_variant(s, v, run, err));
@@ -169,22 +199,23 @@ static nm_status measure_speed(nm_study_procedure *s, nm_error *err)
     if (!n_alive(s))
         return nm_fail(err, NM_USAGE, "no variant can be trained; %s: %s", failed->row.variant,
                        failed->row.note ? failed->row.note : failed->row.state);
-    return NM_OK;
+    return measure_plain(s, err);
 }
 
 typedef struct design { /* numbers per variant */
     size_t rates, first, fresh;
 } design;
 
-/* Seconds of a part in which each of the alive variants (of the two slowest ones: only_two) has n runs. */
-static double part_seconds(const nm_study_procedure *s, size_t n, double updates, bool only_two)
+/* Seconds of a part in which each of the alive variants (of the two slowest ones: confirm) has n runs. */
+static double part_seconds(const nm_study_procedure *s, const char *phase, size_t n, double updates)
 {
     size_t k = 0;
+    bool only_two = *phase == 'c', rates = *phase == 'r';
     double *list = nm_allocate((s->config.n * (n + 1) + 1) * sizeof *list), slow[2] = {0, 0};
     for (size_t v = 0; v < s->config.n; v++) {
         if (s->states[v].outcome)
             continue;
-        double one = seconds_of(s, v, updates, only_two);
+        double one = rates ? rate_seconds(s, v, updates) : seconds_of(s, v, updates, only_two);
         for (size_t i = 0; i < n && !only_two; i++)
             list[k++] = one;
         if (one > slow[0])
@@ -202,19 +233,17 @@ static double part_seconds(const nm_study_procedure *s, size_t n, double updates
     return result;
 }
 
-/* A second part of the learning rates continues runs: it has the same overhead and a quarter of the
- * updates. */
 static double rates_seconds(const nm_study_procedure *s, const design *d, double updates)
 {
-    double first = part_seconds(s, d->rates, updates / 4, false);
-    return d->rates > 1 ? first + part_seconds(s, (d->rates + 1) / 2, updates / 4, false) : 0;
+    double first = part_seconds(s, "rates", d->rates, updates);
+    return d->rates > 1 ? first + part_seconds(s, "rates", (d->rates + 1) / 2, updates) : 0;
 }
 
 static bool fits(const nm_study_procedure *s, const design *d, double updates)
 {
     double left = s->config.budget - s->now,
-           chosen = rates_seconds(s, d, updates) + part_seconds(s, d->first, updates, false),
-           confirmed = part_seconds(s, d->fresh, updates, true);
+           chosen = rates_seconds(s, d, updates) + part_seconds(s, "select", d->first, updates),
+           confirmed = part_seconds(s, "confirm", d->fresh, updates);
     return chosen + confirmed <= reserve * left && chosen <= reserve * (left - s->config.budget / 3) &&
            confirmed <= reserve * s->config.budget / 3;
 }
@@ -241,44 +270,58 @@ static nm_status add_part(nm_study_procedure *s, const char *phase, size_t runs,
     return nm_run_journal_add(&s->journal, nm_plan_part_fields(), part, err);
 }
 
+/* Of the selection if no variant is eliminated: the first seeds, then one more of each variant while there is
+ * time until the last third of the budget. */
+static double selection_seconds(const nm_study_procedure *s, const design *d, double before)
+{
+    double updates = (double)s->updates, first = part_seconds(s, "select", d->first, updates),
+           more = part_seconds(s, "select", 1, updates), left = s->config.budget * 2 / 3 - before - first;
+    return n_alive(s) > 1 && left > 0 ? first + floor(left / more) * more : first;
+}
+
 static nm_status set_plan(nm_study_procedure *s, const design *d, nm_error *err)
 {
     size_t k = n_alive(s), two = k > 1 ? 2 : 1, halves = d->rates > 1 ? d->rates + (d->rates + 1) / 2 : 0;
-    double updates = (double)s->updates, third = s->config.budget / 3;
+    double updates = (double)s->updates;
     s->first_seeds = (int64_t)d->first;
     s->n_rates = d->rates;
-    NM_TRY(add_part(s, "speed", s->config.n, s->config.speed_updates, s->now, err));
+    NM_TRY(add_part(s, "speed", s->config.n + 1, s->config.speed_updates, s->now, err));
     NM_TRY(add_part(s, "rates", k * halves, s->updates / 2, rates_seconds(s, d, updates), err));
-    /* The time that the smallest selection leaves is used for more seeds. */
-    double smallest = part_seconds(s, d->first, updates, false), end = s->config.budget - third - s->planned;
-    NM_TRY(add_part(s, "select", k * d->first, s->updates, k > 1 ? fmax(smallest, reserve * end) : smallest,
-                    err));
-    return add_part(s, "confirm", two * d->fresh, s->updates,
-                    fmax(part_seconds(s, d->fresh, updates, true), k > 1 ? reserve * third : 0), err);
+    NM_TRY(add_part(s, "select", k * d->first, s->updates, selection_seconds(s, d, s->planned), err));
+    /* All time that the selection leaves is used for fresh seeds; half a seed is left on average. */
+    double confirmed = part_seconds(s, "confirm", d->fresh, updates),
+           rest = reserve * (s->config.budget - s->planned) - part_seconds(s, "confirm", 1, updates) / 2;
+    rest = k > 1 ? rest : 0;
+    return add_part(s, "confirm", two * d->fresh, s->updates, fmax(confirmed, rest), err);
 }
 
+/* The first design whose runs are long enough: not much shorter than with few seeds, because few updates
+ * compare how training begins. */
 nm_status nm_study_procedure_plan(nm_study_procedure *s, nm_error *err)
 {
     static const design designs[] = {
         {4, 5, MIN_FRESH}, {4, 4, MIN_FRESH}, {2, 3, MIN_FRESH}, {2, 3, 3}, {1, 2, 2}};
-    enum { N = sizeof designs / sizeof *designs };
+    enum { N = sizeof designs / sizeof *designs, FEW_SEEDS = 2 };
     NM_TRY(measure_speed(s, err));
+    int64_t enough = 4 * longest(s, &designs[FEW_SEEDS]) / 5;
+    enough = enough < NM_STUDY_LONG ? enough : NM_STUDY_LONG;
     for (size_t i = 0; i < N; i++) {
         design d = designs[i];
+        int64_t least = i < FEW_SEEDS && enough > s->config.min_updates ? enough : s->config.min_updates;
         d.rates = d.rates < s->config.n_rates ? d.rates : s->config.n_rates;
         s->updates = s->config.updates ? s->config.updates : longest(s, &d);
-        if (s->updates >= s->config.min_updates && fits(s, &d, (double)s->updates))
+        if ((s->config.updates || s->updates >= least) && fits(s, &d, (double)s->updates))
             return set_plan(s, &d, err);
     }
     const design *least = &designs[N - 1];
     double updates = (double)(s->config.updates ? s->config.updates : s->config.min_updates),
-           needed = fmax(1.5 * (part_seconds(s, least->first, updates, false) + s->now),
-                         3 * part_seconds(s, least->fresh, updates, true)) /
+           needed = fmax(1.5 * (part_seconds(s, "select", least->first, updates) + s->now),
+                         3 * part_seconds(s, "confirm", least->fresh, updates)) /
                     reserve;
     return nm_fail(err, NM_USAGE,
-                   "a budget of %.0f seconds is too small for %zu variants with %.0f updates; give %.0f or "
+                   "a budget of %.0f seconds is too small for %zu variants with %.0f updates; give %.0fm or "
                    "more (--budget), fewer variants (--norms)%s",
-                   s->config.budget, n_alive(s), updates, ceil(1.1 * needed),
+                   s->config.budget, n_alive(s), updates, ceil(1.1 * needed / 60),
                    s->config.updates ? ", or fewer updates" : "");
 }
 
@@ -373,16 +416,9 @@ static double mean_of(const double *values, int64_t n)
 }
 
 /* Whether one more seed of the remaining variants ends before the last third of the budget. */
-static bool has_time(const nm_study_procedure *s, const bool *remains)
+static bool has_time(const nm_study_procedure *s)
 {
-    double *list = nm_allocate((s->config.n + 1) * sizeof *list);
-    size_t n = 0;
-    for (size_t v = 0; v < s->config.n; v++)
-        if (remains[v])
-            list[n++] = seconds_of(s, v, (double)s->updates, false);
-    double end = s->now + nm_plan_makespan(list, n, s->config.jobs);
-    free(list);
-    return end <= s->config.budget * 2 / 3;
+    return s->now + part_seconds(s, "select", 1, (double)s->updates) <= s->config.budget * 2 / 3;
 }
 
 static nm_status eliminate(nm_study_procedure *s, const nm_selection *rule, double **values, int64_t r,
@@ -414,6 +450,30 @@ static void update_alive(const nm_study_procedure *s, bool *remains)
         remains[v] = !s->states[v].outcome;
 }
 
+/* Durations of the complete runs replace the estimates of the first updates. The output of untrained models
+ * may be longer or shorter: scoring scales with what validation scores take. */
+static void update_speed(nm_study_procedure *s)
+{
+    for (size_t v = 0; v < s->config.n; v++) {
+        size_t n;
+        nm_trial **runs = nm_study_trials(s, "select", v, &n);
+        double sum = 0, training = 0;
+        for (size_t i = 0; i < n; i++) {
+            sum += runs[i]->row.took;
+            training += runs[i]->row.train_seconds;
+        }
+        if (n && isfinite(sum)) {
+            s->states[v].per_update = training / ((double)n * (double)s->updates);
+            double overhead = fmax(0, (sum - training) / (double)n),
+                   before = s->states[v].overhead - s->plain, after = overhead - s->plain;
+            if (fmin(before, after) > 0.2 * s->states[v].scoring)
+                s->states[v].scoring *= after / before;
+            s->states[v].overhead = overhead;
+        }
+        free(runs);
+    }
+}
+
 /* Kim-Nelson with the budget as a second end. */
 static nm_status race(nm_study_procedure *s, double **values, bool *remains, int64_t *seeds, nm_error *err)
 {
@@ -423,11 +483,12 @@ static nm_status race(nm_study_procedure *s, double **values, bool *remains, int
     NM_TRY(add_seeds(s, 0, r, remains, err));
     for (;;) {
         update_alive(s, remains);
+        update_speed(s);
         read_values(s, values);
         *seeds = r;
         NM_TRY(eliminate(s, &rule, values, r, remains, err));
         s->selection_done = n_alive(s) <= 1;
-        if (s->selection_done || r >= MAX_SELECT_SEEDS || !has_time(s, remains))
+        if (s->selection_done || r >= MAX_SELECT_SEEDS || !has_time(s))
             return NM_OK;
         NM_TRY(add_seeds(s, r, r + 1, remains, err));
         r++;
@@ -471,7 +532,7 @@ static int64_t affordable(const nm_study_procedure *s, const size_t *finalists, 
     }
     /* A list schedule ends at most (1 - 1/slots) of the longest run later than without gaps. */
     double usable = left - most * (1 - 1 / slots);
-    return usable > 0 ? (int64_t)(usable * slots / sum) : 0;
+    return usable > 0 && n ? (int64_t)(usable * slots / sum) : 0;
 }
 
 /* Their number: all that remain, up to four, if each has six fresh seeds; at least two, so that the
@@ -543,25 +604,6 @@ static nm_status confirm(nm_study_procedure *s, nm_error *err)
     return train(s, first, err);
 }
 
-/* Durations of the complete runs replace the estimates of the first updates. */
-static void update_speed(nm_study_procedure *s)
-{
-    for (size_t v = 0; v < s->config.n; v++) {
-        size_t n;
-        nm_trial **runs = nm_study_trials(s, "select", v, &n);
-        double sum = 0, training = 0;
-        for (size_t i = 0; i < n; i++) {
-            sum += runs[i]->row.took;
-            training += runs[i]->row.train_seconds;
-        }
-        if (n && isfinite(sum)) {
-            s->states[v].per_update = training / ((double)n * (double)s->updates);
-            s->states[v].overhead = fmax(0, (sum - training) / (double)n);
-        }
-        free(runs);
-    }
-}
-
 nm_status nm_study_procedure_run(nm_study_procedure *s, nm_error *err)
 {
     NM_TRY(select_rates(s, err));
@@ -571,7 +613,6 @@ nm_status nm_study_procedure_run(nm_study_procedure *s, nm_error *err)
     for (size_t v = 0; v < s->config.n; v++)
         values[v] = nm_allocate((MAX_SELECT_SEEDS + 2) * sizeof *values[v]);
     nm_status status = race(s, values, remains, &seeds, err);
-    update_speed(s);
     NM_THEN(status, choose_finalists(s, values, seeds, err));
     nm_free_list(values, s->config.n);
     free(remains);

@@ -1,7 +1,8 @@
 /* The procedure of a study: plan, selection, confirmation, answer. It trains nothing itself: runs are started
  * by a runner, so that tests simulate the whole procedure. docs/study.md has the reasons.
  *
- *     speed    a few updates of each variant: seconds per update, of validation and of scoring
+ *     speed    a few updates of each variant: seconds per update, of validation and of scoring;
+ *              one run more with nothing but a validation loss
  *     rates    learning rates of each variant: all at a quarter of the schedule, the better half at one half
  *     select   complete runs with common seeds; Kim-Nelson elimination (metric/selection.h); validation score
  *     confirm  fresh seeds of the finalists in the last third of the budget, their number fixed before they
@@ -17,7 +18,12 @@
 #include "experiment/run_journal.h"
 #include "metric/selection.h"
 
-enum { NM_STUDY_MAX_RATES = 8, NM_STUDY_MAX_FINALISTS = 4 };
+enum {
+    NM_STUDY_MAX_RATES = 8,
+    NM_STUDY_MAX_FINALISTS = 4,
+    NM_STUDY_LONG = 1000, /* updates of a run, from which its length is no caveat */
+    NM_PLAIN_SEED = 2     /* of a run of speed with nothing but a validation loss at its end */
+};
 
 typedef struct nm_trial {
     nm_planned_run row; /* texts not owned */
@@ -38,7 +44,7 @@ typedef struct nm_study_runner {
                        void (*started)(void *study, nm_trial *run),
                        nm_status (*finished)(void *study, nm_trial *run, nm_error *err), void *study,
                        nm_error *err);
-    /* Reads draws of a run of confirm that was finished earlier; NULL: there are none. */
+    /* Reads score and draws of a run of speed or confirm that was finished earlier; NULL: there are none. */
     nm_status (*load)(void *user, nm_trial *run, nm_error *err);
     /* Sets the instruments of a variant from its runs; NULL: none. */
     void (*describe)(void *user, const nm_trial *const *runs, size_t n, nm_studied_variant *variant);
@@ -76,6 +82,7 @@ typedef struct nm_study_procedure {
     size_t n_runs, runs_capacity;
     double now;          /* budget used */
     double base, start;  /* during a batch: now and clock at its beginning */
+    double plain;        /* seconds of a run of rates besides its updates; INFINITY: unknown */
     int64_t updates;     /* of a complete run */
     int64_t first_seeds; /* of the selection */
     size_t n_rates;      /* that are tried: the middle ones of config.lr */

@@ -84,6 +84,35 @@ static void print_variants(const nm_study_procedure *s, FILE *out)
     nm_text_table_release(&cells);
 }
 
+/* Planned and real time of each part, and the number of runs that ended. */
+static void print_parts(const nm_study_procedure *s, FILE *out)
+{
+    static const char *const titles[] = {"part", "runs", "planned", "took"};
+    nm_text_table cells = {0};
+    double begun = 0;
+    for (int c = 0; c < 4; c++)
+        nm_text_table_add(&cells, nm_duplicate(titles[c]));
+    cells.columns = cells.n;
+    for (size_t k = 0; k < s->n_parts; k++) {
+        int64_t ended = 0;
+        double end = begun;
+        for (size_t i = 0; i < s->n_runs; i++) {
+            const nm_planned_run *row = &s->runs[i]->row;
+            if (strcmp(row->phase, s->parts[k].phase))
+                continue;
+            ended += !strcmp(row->state, "finished");
+            end = fmax(end, row->at);
+        }
+        nm_text_table_add(&cells, nm_duplicate(nm_plan_part_name(s->parts[k].phase)));
+        nm_text_table_add(&cells, nm_format("%lld", (long long)ended));
+        nm_text_table_add(&cells, nm_plan_duration(s->parts[k].seconds));
+        nm_text_table_add(&cells, nm_plan_duration(end - begun));
+        begun = end;
+    }
+    nm_text_table_print(&cells, NM_TABLE_MARKDOWN, out);
+    nm_text_table_release(&cells);
+}
+
 char *nm_study_answer_markdown(const nm_study_procedure *s)
 {
     char *text, *used = nm_plan_duration(s->answer.used), *planned = nm_plan_duration(s->planned),
@@ -106,6 +135,8 @@ char *nm_study_answer_markdown(const nm_study_procedure *s)
     if (s->answer.model)
         fprintf(out, "- the trained winner: %s; its recipe: winner.ini in the same folder\n",
                 s->answer.model);
+    putc('\n', out);
+    print_parts(s, out);
     nm_text_stream_close(out);
     free(used);
     free(planned);

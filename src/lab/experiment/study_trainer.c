@@ -52,7 +52,7 @@ static void set_study(nm_settings *settings, const nm_options *options)
         nm_settings_add(settings, "train.validate_examples", "500"); /* of the score */
 }
 
-nm_status nm_study_trainer_open(nm_study_trainer *t, double *lr, nm_error *err)
+nm_status nm_study_trainer_open(nm_study_trainer *t, double *lr, int64_t *longest, nm_error *err)
 {
     nm_options *options;
     NM_TRY(nm_run_queue_options(&t->experiment->queue, NULL, 1, &options, err));
@@ -60,14 +60,25 @@ nm_status nm_study_trainer_open(nm_study_trainer *t, double *lr, nm_error *err)
     *lr = ((const nm_schedule_config *)nm_options_find(options, "schedule"))->lr;
     t->perplexity = t->experiment->queue.task == &nm_task_lm && /* translations are scored with BLEU */
                     nm_task_has_perplexity(&nm_task_lm, options);
+    t->scored_validations =
+        ((const nm_train_config *)nm_options_find(options, "train"))->best_by == NM_BEST_BY_SCORE;
+    nm_status status = nm_run_planned_updates(t->experiment->queue.task, options, longest, err);
     nm_options_free(options);
+    NM_TRY(status);
     NM_TRY(nm_experiment_begin(t->experiment, err));
     return nm_experiment_share_cores(t->experiment, 10000, err);
 }
 
+/* Of learning rates, which are compared by loss, or measuring what such runs take. */
+static bool is_plain(const nm_trial *trial)
+{
+    return !strcmp(trial->row.phase, "rates") ||
+           (!strcmp(trial->row.phase, "speed") && trial->row.seed == NM_PLAIN_SEED);
+}
+
 static bool is_scored(const nm_trial *trial)
 {
-    return !strcmp(trial->row.phase, "confirm") || !strcmp(trial->row.phase, "speed");
+    return !is_plain(trial) && strcmp(trial->row.phase, "select") != 0;
 }
 
 static double value_of(const nm_study_trainer *t, double score)
@@ -96,8 +107,10 @@ static void set_value(nm_study_trainer *t, nm_trial *trial, nm_run_result *resul
         snprintf(t->score, sizeof t->score, "%s", result->title);
     if (is_scored(trial))
         row->value = value_of(t, result->value);
+    else if (t->perplexity || (is_plain(trial) && !t->scored_validations))
+        row->value = -100 * result->nll;
     else
-        row->value = t->perplexity ? -100 * result->nll : result->valid_score;
+        row->value = result->valid_score;
     if (*row->phase == 'c' && result->measured)
         keep_draws(t, trial, result);
 }
@@ -170,7 +183,14 @@ static nm_variant variant_of(const nm_study_trainer *t, const nm_trial *trial, b
     if (isfinite(row->lr))
         set_number(&variant.settings, "schedule.lr", row->lr);
     set_number(&variant.settings, "train.updates", (double)row->updates);
-    set_number(&variant.settings, "train.validate_every", (double)(whole / 2));
+    /* The speed of a comparison (no t->updates) includes the time of a validation between updates. */
+    set_number(&variant.settings, "train.validate_every", (double)(t->updates ? whole : whole / 2));
+    if (is_plain(trial) && !t->scored_validations) {
+        nm_settings_add(&variant.excluded, "train.score", "");
+        nm_settings_add(&variant.excluded, "train.validate_examples", "");
+        nm_settings_add(&variant.settings, "train.score", "false");
+        nm_settings_add(&variant.settings, "train.batch_loss", "false");
+    }
     set_number(&variant.settings, "train.log_every", (double)(whole / 20 > 1 ? whole / 20 : 1));
     if (has_length)
         set_number(&variant.settings, "schedule.updates", (double)whole);

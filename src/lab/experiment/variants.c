@@ -128,7 +128,7 @@ static nm_status parse_label(nm_variant *variant, char **text, nm_error *err)
     if (*equals != '=')
         return NM_OK;
     if (equals == *text)
-        return nm_fail(err, NM_USAGE, "compare.norms: %.100s has an empty label", variant->name);
+        return nm_fail(err, NM_USAGE, "norms: %.100s has an empty label", variant->name);
     variant->name[equals - *text] = 0;
     *text = equals + 1;
     return NM_OK;
@@ -167,11 +167,9 @@ static nm_status parse_settings(nm_variant *variant, char *text, nm_error *err)
         if (equals)
             *equals++ = 0;
         if (!*setting)
-            status =
-                nm_fail(err, NM_USAGE, "compare.norms: %.100s has a setting without a name", variant->name);
+            status = nm_fail(err, NM_USAGE, "norms: %.100s has a setting without a name", variant->name);
         else if (is_set(&settings, setting))
-            status =
-                nm_fail(err, NM_USAGE, "compare.norms: %.100s sets %.100s twice", variant->name, setting);
+            status = nm_fail(err, NM_USAGE, "norms: %.100s sets %.100s twice", variant->name, setting);
         else
             nm_settings_add(&settings, setting, equals ? without_braces(equals) : "true");
     }
@@ -191,11 +189,11 @@ static nm_status parse_variant(nm_variant *variant, char *text, bool after_setti
         nm_settings_add(&variant->settings, "model.fixnorm", strcmp(plus, "fix") ? plus : "true");
     }
     if (!*norm)
-        return nm_fail(err, NM_USAGE, "compare.norms: %.100s does not begin with a norm", variant->name);
+        return nm_fail(err, NM_USAGE, "norms: %.100s does not begin with a norm", variant->name);
     bool replaces = strcmp(norm, NM_RECIPE_NORMS) != 0;
     if (replaces && !nm_norm_type_find(norm)) {
         nm_norm_unknown(norm, err);
-        return nm_error_prefix(err, "compare.norms: %.100s%s", variant->name,
+        return nm_error_prefix(err, "norms: %.100s%s", variant->name,
                                after_setting ? " (" BRACES_HINT ")" : "");
     }
     if (replaces)
@@ -205,7 +203,7 @@ static nm_status parse_variant(nm_variant *variant, char *text, bool after_setti
 
 nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *err)
 {
-    NM_TRY(check_braces("compare.norms", text, err));
+    NM_TRY(check_braces("norms", text, err));
     char *copy = nm_duplicate(text), *rest = copy;
     nm_status status = NM_OK;
     bool settings = false;
@@ -218,7 +216,7 @@ nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *e
     }
     free(copy);
     if (status == NM_OK && !variants->n)
-        return nm_fail(err, NM_USAGE, "compare.norms is empty");
+        return nm_fail(err, NM_USAGE, "norms is empty");
     return status;
 }
 
@@ -239,7 +237,7 @@ nm_status nm_variants_check_names(const nm_variants *variants, const nm_options 
 {
     for (size_t i = 0; i < variants->n; i++)
         if (is_path(variants->list[i].name, options))
-            return nm_fail(err, NM_USAGE, "compare.norms: %.100s is not the name of a variant; " BRACES_HINT,
+            return nm_fail(err, NM_USAGE, "norms: %.100s is not the name of a variant; " BRACES_HINT,
                            variants->list[i].name);
     return NM_OK;
 }

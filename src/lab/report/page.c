@@ -167,9 +167,18 @@ static void write_slug(const char *title, FILE *out)
         putc(*title == ' ' ? '-' : tolower((unsigned char)*title), out);
 }
 
-/* The figures of the first screen: the two first of these that have values. */
+/* The figures of the first screen: the two first of these that are drawn. */
 static const char *const main_figures[] = {"score", "test-score", "valid-loss", "train-loss"};
 enum { N_MAIN = sizeof main_figures / sizeof *main_figures, MOST_MAIN = 2 };
+
+/* Whether there is more to see than the first and the last value of runs that are hardly validated. */
+static bool is_drawn(const nm_drawing *drawing)
+{
+    bool drawn = drawing->n > 0 && drawing->ticks;
+    for (size_t i = 0; i < drawing->n; i++)
+        drawn = drawn || drawing->curves[i].n > 2;
+    return drawn;
+}
 
 static bool is_main(const nm_drawing *drawings, size_t figure)
 {
@@ -179,8 +188,8 @@ static bool is_main(const nm_drawing *drawings, size_t figure)
         while (strcmp(nm_figures[i].name, main_figures[m]))
             i++;
         if (i == figure)
-            return drawings[i].n > 0;
-        before += drawings[i].n > 0;
+            return is_drawn(&drawings[i]);
+        before += is_drawn(&drawings[i]);
     }
     return false;
 }

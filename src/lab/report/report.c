@@ -219,9 +219,12 @@ static nm_run_style style_of(const nm_report *report, size_t i)
     return style;
 }
 
+/* Start times are whole seconds: a run after another one may seem to start up to a second before its end. */
 static bool overlap(const nm_report_run *a, const nm_report_run *b)
 {
-    return nm_report_run_start(a) < nm_report_run_end(b) && nm_report_run_start(b) < nm_report_run_end(a);
+    double begin = fmax(nm_report_run_start(a), nm_report_run_start(b));
+    double end = fmin(nm_report_run_end(a), nm_report_run_end(b));
+    return end - begin >= 1;
 }
 
 double nm_report_run_others(const nm_report_run *run)

@@ -23,8 +23,9 @@ typedef struct joiner {
     nm_buffer text;
     bool *joined; /* [n], whether no space is before a word, which continues an address or the like */
     bool glue;    /* no space before the next token */
-    bool low_quote, guillemet, single_quote; /* an open quote: one that a low one opened, « or », ‘ */
-    nm_counter quotes;                       /* number of quotes of each kind so far */
+    bool low_quote, low_single, single_quote; /* an open quote: „, ‚, ‘ */
+    bool guillemets[2];                       /* an open « or », and an open ‹ or › */
+    nm_counter quotes;                        /* number of quotes of each kind so far */
     nm_buffer *out;
 } joiner;
 
@@ -147,6 +148,7 @@ static bool is_closing(uint32_t point)
         0x6D4,                                          /* Urdu */
         0x964,  0x965,                                  /* danda of Indic scripts */
         0x1362, 0x1363, 0x1364, 0x1367,                 /* Ethiopic */
+        0x2026,                                         /* … */
         0x3001, 0x3002,                                 /* ideographic */
         0xFF01, 0xFF0C, 0xFF0E, 0xFF1A, 0xFF1B, 0xFF1F, /* full-width */
     };
@@ -233,13 +235,18 @@ static size_t address_length(const joiner *self, size_t i)
     if (!scheme && !www)
         return 0;
     size_t end = i + (scheme ? 5 : 1);
-    for (; end < self->n && self->words[end].bytes == 1; end += 1 + is_plain(self, end + 1)) {
+    for (size_t step; end < self->n && self->words[end].bytes == 1; end += step) {
         char mark = *self->words[end].text;
         bool assigned = is_text(self, end + 2, "=");
-        bool inside = strchr("&#%+~_-", mark) ? is_plain(self, end + 1)
-                      : mark == '?'           ? assigned
-                      : mark == ':'           ? is_number(self, end + 1)
-                                              : mark == '/' || mark == '=';
+        bool group = mark == '(' && is_text(self, end - 1, "_") && is_plain(self, end + 1) &&
+                     is_text(self, end + 2, ")"); /* x_(y) */
+        step = group ? 3 : 1 + (size_t)is_plain(self, end + 1);
+        bool inside = group                    ? true
+                      : mark == '_'            ? is_plain(self, end + 1) || is_text(self, end + 1, "(")
+                      : strchr("&#%+~-", mark) ? is_plain(self, end + 1)
+                      : mark == '?'            ? assigned
+                      : mark == ':'            ? is_number(self, end + 1)
+                                               : mark == '/' || mark == '=';
         if (!mark || !inside)
             break;
     }
@@ -267,9 +274,9 @@ static void mark_joined(joiner *self)
         for (size_t k = 1; k < n; k++)
             self->joined[i + k] = true;
         bool numbers = i && is_number(self, i - 1) && is_number(self, i + 1);
-        bool between =
-            (is_text(self, i, ":") && numbers) || ((is_text(self, i, "/") || is_text(self, i, "_")) && i &&
-                                                   is_plain(self, i - 1) && is_plain(self, i + 1));
+        bool between = ((is_text(self, i, ":") || is_text(self, i, "–")) && numbers) ||
+                       ((is_text(self, i, "/") || is_text(self, i, "_")) && i && is_plain(self, i - 1) &&
+                        is_plain(self, i + 1));
         if (between || is_mail(self, i))
             self->joined[i] = self->joined[i + 1] = true;
     }
@@ -279,6 +286,8 @@ static void mark_joined(joiner *self)
 static bool is_typographic_apostrophe(const joiner *self, size_t i)
 {
     static const char *const endings[] = {"s", "t", "d", "m", "re", "ve", "ll", "em", "clock", "er"};
+    if (i && is_number(self, i - 1) && is_text(self, i + 1, "s"))
+        return true; /* 1990’s */
     if (!i || i + 1 >= self->n || !nm_moses_is_alpha(last_point(self->words[i - 1])) ||
         !nm_moses_is_alpha(first_point(self->words[i + 1])))
         return false;
@@ -290,29 +299,62 @@ static bool is_typographic_apostrophe(const joiner *self, size_t i)
     return self->language->apostrophe != NM_MOSES_RIGHT || self->words[i - 1].bytes == 1;
 }
 
+/* Whether ’ at word i stands for an omission at the beginning of the next word: ’90s, ’tis. */
+static bool is_omission(const joiner *self, size_t i)
+{
+    if (self->single_quote || self->low_single || i + 1 >= self->n)
+        return false;
+    piece next = self->words[i + 1];
+    bool decade = next.bytes == 3 && next.text[0] >= '0' && next.text[0] <= '9' && next.text[1] >= '0' &&
+                  next.text[1] <= '9' && next.text[2] == 's';
+    return decade || is_text(self, i + 1, "tis") || is_text(self, i + 1, "twas");
+}
+
+/* Whether words i to i + 2 are the ’n’ of rock ’n’ roll. */
+static bool is_shortened_and(const joiner *self, size_t i)
+{
+    return is_text(self, i, "’") && is_text(self, i + 1, "n") && is_text(self, i + 2, "’");
+}
+
 /* Writes a typographic quote whose direction is known, or an apostrophe; false: another word. */
 static bool put_typographic(joiner *self, size_t i)
 {
     const char *code = self->language->code;
     piece word = self->words[i];
+    bool *open;
     size_t at = 0;
     uint32_t point = word.bytes && word.bytes <= 3 ? nm_utf8_next(word.text, &at) : 0;
     if (at != word.bytes || point < 0x80)
         return false;
     switch (point) {
     case 0x2019: /* ’ */
+        if (is_shortened_and(self, i) || (i > 1 && is_shortened_and(self, i - 2))) {
+            bool first = is_shortened_and(self, i);
+            put(self, word, first, first);
+            return true;
+        }
         if (is_typographic_apostrophe(self, i)) {
             put(self, word, false, true);
             return true;
         }
-        if (!self->single_quote && !(i && nm_unicode_is_alnum(last_point(self->words[i - 1]))))
+        if (is_omission(self, i)) {
+            put(self, word, true, true);
+            return true;
+        }
+        if (!self->single_quote && !self->low_single &&
+            !(i && nm_unicode_is_alnum(last_point(self->words[i - 1]))))
             return false;
         put(self, word, false, false);
-        self->single_quote = false;
+        self->single_quote = self->low_single = false;
         return true;
-    case 0x2018: /* ‘ */
+    case 0x2018: /* ‘, which closes ‚ */
+        put(self, word, !self->low_single, !self->low_single);
+        self->single_quote = !self->low_single;
+        self->low_single = false;
+        return true;
+    case 0x201A: /* ‚ */
         put(self, word, true, true);
-        self->single_quote = true;
+        self->low_single = true;
         return true;
     case 0x201E: /* „ */
         put(self, word, true, true);
@@ -320,10 +362,13 @@ static bool put_typographic(joiner *self, size_t i)
         return true;
     case 0xAB:
     case 0xBB: /* « » */
+    case 0x2039:
+    case 0x203A: /* ‹ › */
         if (!strcmp(code, "fr"))
             return false;
-        put(self, word, !self->guillemet, !self->guillemet);
-        self->guillemet = !self->guillemet;
+        open = &self->guillemets[point >= 0x2039];
+        put(self, word, !*open, !*open);
+        *open = !*open;
         return true;
     default:
         if ((point != 0x201C && point != 0x201D) || !self->low_quote)

@@ -176,12 +176,12 @@ void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, c
     free(spans);
 }
 
-/* Whether a text that is no span tag looks like one in another notation: B_PER, Q-PER, PER-B, b-per
- * and o. */
+/* Whether a text that is no span tag looks like one in another notation: B_PER, Q-PER, B-, PER-B,
+ * b-per and o. */
 static bool is_other_notation(const char *text)
 {
     size_t n = strlen(text);
-    bool before = n > 2 && text[0] >= 'A' && text[0] <= 'Z' && strchr("-_:./|", text[1]);
+    bool before = n > 1 && text[0] >= 'A' && text[0] <= 'Z' && strchr("-_:./|", text[1]);
     bool lower = !strcmp(text, "o") || (n > 2 && strchr("bimeslu", text[0]) && strchr("-_", text[1]));
     return before || lower || (n > 2 && strchr("-_:./|", text[n - 2]) && nm_tag_bare(text + n - 1));
 }

@@ -16,9 +16,10 @@ NM_INLINE void scale_part(vf factor, const float *from, float *to, int32_t cols,
     }
 }
 
-static void scale_all(nm_backend *b, nm_mat x, nm_mat y, double alpha, bool add)
+static void scale_all(nm_backend *b, nm_mat x, nm_mat y, double alpha, const double *factor, bool add)
 {
     NM_ASSERT(nm_same_shape(x, y));
+    alpha *= factor ? *factor : 1;
     int64_t parts = nm_parts(x);
     int32_t threads = nm_threads_for(b, elements(x));
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -35,12 +36,12 @@ static void scale_all(nm_backend *b, nm_mat x, nm_mat y, double alpha, bool add)
 
 static void scale(nm_backend *b, const nm_scale_args *args)
 {
-    scale_all(b, args->x, args->y, args->alpha, false);
+    scale_all(b, args->x, args->y, args->alpha, args->factor, false);
 }
 
 static void add(nm_backend *b, const nm_add_args *args)
 {
-    scale_all(b, args->x, args->y, args->alpha, true);
+    scale_all(b, args->x, args->y, args->alpha, args->factor, true);
 }
 
 static void drop_all(nm_backend *b, nm_mat x, nm_mat f, const nm_dropout *drop, nm_mat y)
@@ -256,6 +257,8 @@ static void vec_chunk(const nm_vec_args *v, int32_t n, const float *va, const fl
         EACH(s);
     case NM_VEC_COPY:
         EACH(a);
+    case NM_VEC_SHIFT:
+        EACH(a + s);
     case NM_VEC_LINEAR:
         EACH(s * a + t * b);
     case NM_VEC_MUL:

@@ -294,8 +294,8 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
             total[i % 2] += sums[i];
         grad_block(b, loss, gemms.down, first, rows, logits);
     }
-    loss->sums[0] = total[0];
-    loss->sums[1] = total[1];
+    for (int i = 0; i < 2; i++)
+        loss->sums[i] = (loss->add_sums ? loss->sums[i] : 0) + total[i];
 }
 
 static void log_softmax_row(int32_t n, const float *x, const float *mask, float *y, float *work)
@@ -400,26 +400,6 @@ static float *maxima_scratch(nm_backend *b, int32_t threads, int32_t cols, size_
     return nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * *stride * sizeof(float));
 }
 
-static void top_k(nm_backend *b, const nm_top_k_args *args)
-{
-    const nm_mat x = args->x;
-    const int32_t k = args->k;
-    NM_ASSERT(k >= 0 && k <= x.cols);
-    float *best = args->values;
-    size_t stride;
-    int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
-    float *scratch = maxima_scratch(b, threads, x.cols, &stride);
-    if (k == 0)
-        return;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int32_t i = 0; i < x.rows; i++) {
-        float *maxima = scratch + (size_t)omp_get_thread_num() * stride;
-        chunk_maxima(x.cols, nm_row(x, i), maxima);
-        top_k_row(x.cols, nm_row(x, i), maxima, k, best + (size_t)i * (size_t)k,
-                  args->columns + (size_t)i * (size_t)k);
-    }
-}
-
 static void log_top_k(nm_backend *b, const nm_log_top_k_args *args)
 {
     const nm_mat x = args->x;
@@ -437,7 +417,7 @@ static void log_top_k(nm_backend *b, const nm_log_top_k_args *args)
         if (mask)
             prepare_row(x.cols, NULL, mask, row, &all);
         float top = chunk_maxima(x.cols, row, maxima),
-              lse = (float)((double)top + log(exp_row(x.cols, top, row, false)));
+              lse = args->ready ? 0 : (float)((double)top + log(exp_row(x.cols, top, row, false)));
         top_k_row(x.cols, row, maxima, k, best, args->columns + (size_t)i * (size_t)k);
         for (int32_t j = 0; j < k; j++)
             best[j] -= lse;
@@ -452,6 +432,5 @@ void NM_SIMD(nm_cpu_loss)(nm_kernels *k)
 {
     k->softmax_loss = softmax_loss;
     k->log_softmax = log_softmax;
-    k->top_k = top_k;
     k->log_top_k = log_top_k;
 }

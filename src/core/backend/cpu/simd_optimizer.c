@@ -8,12 +8,12 @@ typedef struct adam_numbers {
         eps;
 } adam_numbers;
 
-static adam_numbers prepare_adam(const nm_adam *adam)
+static adam_numbers prepare_adam(const nm_adam *adam, double grad_scale)
 {
     double correction1 = 1 - pow(adam->beta1, (double)adam->step);
     double root2 = sqrt(1 - pow(adam->beta2, (double)adam->step));
     bool fairseq = adam->variant == NM_ADAM_FAIRSEQ, coupled = adam->variant == NM_ADAM_TORCH;
-    return (adam_numbers){.grad_scale = (float)adam->grad_scale,
+    return (adam_numbers){.grad_scale = (float)grad_scale,
                           .coupled_decay = coupled ? (float)adam->weight_decay : 0,
                           .beta1 = (float)adam->beta1,
                           .one_minus_beta1 = (float)(1 - adam->beta1),
@@ -48,7 +48,10 @@ static int32_t chunk_len(size_t n, size_t i)
 static void adam(nm_backend *b, const nm_adam_args *args)
 {
     const size_t n = args->n;
-    adam_numbers numbers = prepare_adam(args->config);
+    const double grad_scale = args->scale ? *args->scale : args->config->grad_scale;
+    adam_numbers numbers = prepare_adam(args->config, grad_scale);
+    if (isnan(grad_scale))
+        return;
     float *weight = args->p, *first = args->m, *second = args->v;
     const float *grad = args->g;
     int32_t threads = nm_threads_for(b, n);
@@ -57,15 +60,15 @@ static void adam(nm_backend *b, const nm_adam_args *args)
         adam_chunk(&numbers, chunk_len(n, i), weight + i, grad + i, first + i, second + i);
 }
 
-static void sgd_chunk(const nm_sgd_args *args, size_t first, int32_t n)
+static void sgd_chunk(const nm_sgd_args *args, double grad_scale, size_t first, int32_t n)
 {
     float *p = (float *)args->p + first, *v = (float *)args->v + first;
     const float *g = (const float *)args->g + first, bound = args->clip > 0 ? (float)args->clip : INFINITY;
     const vf lr = v_set((float)args->lr), momentum = v_set((float)args->momentum),
-             grad_scale = v_set((float)args->grad_scale), decay = v_set((float)args->weight_decay);
+             factor = v_set((float)grad_scale), decay = v_set((float)args->weight_decay);
     for (int32_t i = 0; i < n; i += NM_W) {
         int32_t k = n - i;
-        vf grad = v_mul(grad_scale, v_load_upto(g + i, k));
+        vf grad = v_mul(factor, v_load_upto(g + i, k));
         grad = v_min(v_set(bound), v_max(v_set(-bound), grad));
         vf weight = v_load_upto(p + i, k);
         if (args->weight_decay > 0)
@@ -78,10 +81,13 @@ static void sgd_chunk(const nm_sgd_args *args, size_t first, int32_t n)
 
 static void sgd(nm_backend *b, const nm_sgd_args *args)
 {
+    const double grad_scale = args->scale ? *args->scale : args->grad_scale;
     int32_t threads = nm_threads_for(b, args->n);
+    if (isnan(grad_scale))
+        return;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < args->n; i += CHUNK)
-        sgd_chunk(args, i, chunk_len(args->n, i));
+        sgd_chunk(args, grad_scale, i, chunk_len(args->n, i));
 }
 
 static double dot_block(int32_t n, const float *a, const float *b)

@@ -72,6 +72,7 @@ static nm_status open_stream(nm_cuda_stream *s, nm_error *err)
 /* A separate stream that is ordered with the default stream, which the main backend uses */
 static nm_status create_worker(void *device, void **worker, nm_error *err)
 {
+    nm_cuda_enter(device);
     nm_cuda_stream *s = create_stream(((nm_cuda_stream *)device)->gpu);
     CUDA(s, cuStreamCreate, &s->stream, CU_STREAM_DEFAULT);
     nm_status status = s->failure.status == NM_OK ? open_stream(s, err) : check(s, err);
@@ -144,6 +145,7 @@ static void cuda_upload(nm_backend *b, const nm_upload_args *args)
 
 static void cuda_download(nm_backend *b, const nm_download_args *args)
 {
+    nm_backend_count_wait(b);
     nm_cuda_download(nm_backend_inside(b)->device, args->host, args->device, args->bytes);
 }
 

@@ -68,6 +68,7 @@ typedef struct nm_cuda_stream {
     cublasLtHandle_t cublas;
     struct nm_cuda_plan *plans;
     size_t n_plans, plans_capacity;
+    struct vec_args vec; /* operations that the next other call launches first */
 } nm_cuda_stream;
 
 extern const nm_device_kernel *const nm_cuda_kernels[NM_CUDA_KERNELS];
@@ -81,6 +82,7 @@ bool nm_cuda_ok(nm_cuda_stream *s, CUresult code, const char *call);
 #define CUDA(s, call, ...)                                                                                   \
     nm_cuda_all((s)->failure.status == NM_OK && nm_cuda_enter(s) &&                                          \
                 nm_cuda_ok((s), (s)->gpu->driver.call(__VA_ARGS__), #call))
+/* Launches the operations on vectors that wait. */
 bool nm_cuda_enter(nm_cuda_stream *s);
 static inline bool nm_cuda_all(bool ok) /* a value that need not be used */
 {
@@ -106,7 +108,8 @@ nm_status nm_cublas_open(nm_cuda_stream *s, nm_error *err);
 void nm_cublas_close(nm_cuda_stream *s);
 bool nm_cublas_product(void *device, const struct gemm_args *args, bool rounded);
 
-/* Launches a kernel (cuda_call.c). */
+/* Launches a kernel (cuda_call.c). Consecutive operations on vectors of one length are one launch, unless
+ * workers use the GPU. */
 void nm_cuda_launch(void *device, const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y,
                     const void *args);
 

@@ -45,6 +45,7 @@ typedef long long i64;
 #define RINT(x)               rintf(x)
 #define POW(x, y)             powf(x, y)
 #define LOG64(x)              log(x)
+#define EXP64(x)              exp(x)
 #define COSPI64(x)            cospi(x)
 #define MAX(a, b)             fmaxf(a, b)
 #define MIN(a, b)             fminf(a, b)
@@ -97,6 +98,7 @@ FN void MMA_BF16(float d[4], const u32 a[4], const u32 b[2])
 #define RINT(x)               rintf(x)
 #define POW(x, y)             powf(x, y)
 #define LOG64(x)              log(x)
+#define EXP64(x)              exp(x)
 #define COSPI64(x)            cos(3.14159265358979323846 * (x))
 #define MAX(a, b)             fmaxf(a, b)
 #define MIN(a, b)             fminf(a, b)
@@ -123,6 +125,12 @@ struct dmat {
 };
 #define AT(type, m, row, col) (PTR(type, (m).data) + (i64)(row) * (m).stride + (col))
 #define HAS(p)                ((p) != 0)
+
+/* A double, or `missing` for address 0. */
+FN double double_or(dptr number, double missing)
+{
+    return HAS(number) ? *PTR(const double, number) : missing;
+}
 
 /* Element `col` of a vector, or `missing` for address 0. */
 FN float element_or(dptr vector, int col, float missing)

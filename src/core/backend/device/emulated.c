@@ -1,6 +1,8 @@
 /* The backend `emulated`: the device kernels, run by the emulator. Its memory is the memory of the host. */
 #include "backend/device/launch.h"
 
+#include "backend/backend_private.h"
+
 static void emulated_upload(nm_backend *b, const nm_upload_args *args)
 {
     (void)b;
@@ -10,7 +12,7 @@ static void emulated_upload(nm_backend *b, const nm_upload_args *args)
 
 static void emulated_download(nm_backend *b, const nm_download_args *args)
 {
-    (void)b;
+    nm_backend_count_wait(b);
     if (args->bytes)
         memmove(args->host, args->device, args->bytes);
 }

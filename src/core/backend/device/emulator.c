@@ -126,8 +126,7 @@ UNTRACED static void leave(machine *m)
 {
     const int me = m->current;
     ASAN(void *fake = NULL);
-    ASAN(__sanitizer_start_switch_fiber(m->state[me] == FIBER_FINISHED ? NULL : &fake, m->main_bottom,
-                                        m->main_bytes));
+    ASAN(__sanitizer_start_switch_fiber(&fake, m->main_bottom, m->main_bytes));
     TSAN(__tsan_switch_to_fiber(m->main_fiber, __tsan_switch_to_fiber_no_sync));
     nm_emulator_switch(&m->stack[me], m->main_stack);
     ASAN(__sanitizer_finish_switch_fiber(fake, &m->main_bottom, &m->main_bytes));
@@ -143,30 +142,36 @@ UNTRACED static void enter(machine *m, int thread)
     ASAN(__sanitizer_finish_switch_fiber(fake, NULL, NULL));
 }
 
+/* A fiber runs its thread of every block and never returns: the sanitizers keep the calls of each fiber. */
 UNTRACED static void run_thread(void)
 {
     machine *m = self;
     ASAN(__sanitizer_finish_switch_fiber(NULL, &m->main_bottom, &m->main_bytes));
-    TSAN(__tsan_acquire(&m->start));
-    m->kernel->entry(m->args);
-    m->state[m->current] = FIBER_FINISHED;
-    TSAN(__tsan_release(&m->end));
-    leave(m);
-    abort(); /* a finished thread is not entered again */
+    for (;;) {
+        TSAN(__tsan_acquire(&m->start));
+        m->kernel->entry(m->args);
+        m->state[m->current] = FIBER_FINISHED;
+        TSAN(__tsan_release(&m->end));
+        leave(m);
+    }
 }
 
-UNTRACED static void prepare_thread(machine *m, int thread)
+static void *prepare_stack(const machine *m, int thread)
 {
     void **top = (void **)(void *)(m->stacks + (size_t)(thread + 1) * STACK_BYTES);
-    /* frames of a finished thread, which never return */
-    ASAN(ASAN_UNPOISON_MEMORY_REGION((char *)top - STACK_BYTES, STACK_BYTES));
 #if defined(__x86_64__)
     *--top = NULL; /* no caller; keeps the stack aligned */
 #endif
     *--top = (void *)(uintptr_t)run_thread; /* x86-64: return address; Arm: x30 */
     for (int i = 0; i < SAVED_WORDS; i++)
         *--top = NULL;
-    m->stack[thread] = top;
+    return top;
+}
+
+UNTRACED static void prepare_thread(machine *m, int thread)
+{
+    if (!m->stack[thread])
+        m->stack[thread] = prepare_stack(m, thread);
     m->state[thread] = FIBER_READY;
     m->shared_used[thread] = 0;
     m->parity[thread] = 0;

@@ -46,9 +46,7 @@ enum {
     NM_DEVICE_TOTALS,
     NM_DEVICE_LOGITS,
     NM_DEVICE_WORK = NM_DEVICE_LOGITS, /* of kernels that have no logits */
-    NM_DEVICE_ROWS,
-    NM_DEVICE_OPERAND_A,
-    NM_DEVICE_OPERAND_B
+    NM_DEVICE_ROWS
 };
 dptr nm_device_scratch(nm_backend *b, int slot, size_t bytes);
 

@@ -59,11 +59,17 @@ static struct dattention relative(nm_backend *b, const nm_relative_attention_arg
     return x;
 }
 
+/* Whether the heads fit the kernels for tensor cores */
+static bool fits_mma(const struct dattention *x, int32_t v_cols)
+{
+    return x->bf16 && x->q.cols / x->heads <= MMA_ROWS && v_cols / x->heads <= MMA_ROWS;
+}
+
 static void launch_forward(nm_backend *b, const struct dattention *x, const nm_packing *q_packing, nm_mat v,
                            nm_mat out, dptr lse)
 {
     struct attention_args f = {.x = *x, .v = nm_device_mat(v), .out = nm_device_mat(out), .lse = lse};
-    if (x->bf16 && x->q.cols / x->heads <= MMA_ROWS && v.cols / x->heads <= MMA_ROWS) {
+    if (fits_mma(x, v.cols)) {
         f.tiles = (int)nm_device_blocks(q_packing->longest, MMA_ROWS);
         LAUNCH(b, attention_mma, (int64_t)q_packing->n_seqs * f.tiles, x->heads, .f = f);
         return;
@@ -89,6 +95,13 @@ static void device_relative_attention(nm_backend *b, const nm_relative_attention
 static void launch_gradients(nm_backend *b, struct attention_gradients g, const nm_packing *q_packing,
                              const nm_packing *k_packing)
 {
+    if (fits_mma(&g.x, g.v.cols)) {
+        g.tiles = (int)nm_device_blocks(q_packing->longest, MMA_ROWS);
+        LAUNCH(b, attention_mma_grad_q, (int64_t)q_packing->n_seqs * g.tiles, g.x.heads, .g = g);
+        g.tiles = (int)nm_device_blocks(k_packing->longest, MMA_ROWS);
+        LAUNCH(b, attention_mma_grad_kv, (int64_t)k_packing->n_seqs * g.tiles, g.x.heads, .g = g);
+        return;
+    }
     g.tiles = tiles_of(q_packing);
     LAUNCH(b, attention_grad_q, (int64_t)q_packing->n_seqs * g.tiles, g.x.heads, .g = g);
     g.tiles = tiles_of(k_packing);

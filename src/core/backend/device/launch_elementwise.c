@@ -13,17 +13,18 @@ _Static_assert((int)INIT_UNIFORM == (int)NM_INIT_UNIFORM &&
                    (int)INIT_NORMAL_MEAN_ONE == (int)NM_INIT_NORMAL_MEAN_ONE,
                "kinds of initialization");
 _Static_assert((int)DOT_BLOCK == (int)NM_DOT_BLOCK, "blocks of dot");
+_Static_assert((int)PLAN_LOSS == (int)NM_PLAN_LOSS && (int)PLAN_SCALE == (int)NM_PLAN_SCALE, "plan");
 
 static void device_scale(nm_backend *b, const nm_scale_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
-    LAUNCH(b, scale, nm_device_elements(args->x), 1, MAT(x), MAT(y), .alpha = (float)args->alpha);
+    LAUNCH(b, scale, nm_device_elements(args->x), 1, MAT(x), MAT(y), ADDRESS(factor), .alpha = args->alpha);
 }
 
 static void device_add(nm_backend *b, const nm_add_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
-    LAUNCH(b, scale, nm_device_elements(args->x), 1, MAT(x), MAT(y), .alpha = (float)args->alpha,
+    LAUNCH(b, scale, nm_device_elements(args->x), 1, MAT(x), MAT(y), ADDRESS(factor), .alpha = args->alpha,
            .add = true);
 }
 
@@ -101,8 +102,9 @@ static void device_gate_grad(nm_backend *b, const nm_gate_grad_args *args)
 
 static void device_vec(nm_backend *b, const nm_vec_args *args)
 {
-    LAUNCH(b, vec, nm_device_blocks(args->n, 128), 1, ADDRESS(a), ADDRESS(b), ADDRESS(c), ADDRESS(out),
-           .s = args->s, .t = args->t, .op = (int)args->op, .n = args->n);
+    LAUNCH(b, vec, nm_device_blocks(args->n, 128), 1,
+           .list = {{ADDRESS(a), ADDRESS(b), ADDRESS(c), ADDRESS(out), args->s, args->t, (i64)args->op}},
+           .count = 1, .n = args->n);
 }
 
 static void device_random_init(nm_backend *b, const nm_random_init_args *args)
@@ -120,7 +122,8 @@ static void device_dot(nm_backend *b, const nm_dot_args *args)
     LAUNCH(b, dot_blocks, blocks, 1, ADDRESS(a), ADDRESS(b), .blocks = sums, .n = (int64_t)args->n);
     if (args->total)
         LAUNCH(b, double_total, 1, 1, .x = sums, .out = nm_device_address(args->total), .n = blocks,
-               .keep = args->keep, .factor = args->factor);
+               .keep = args->keep, .factor = args->factor, .least = args->least, .eps = args->eps,
+               .inverse_norm = args->inverse_norm);
     if (args->out) {
         LAUNCH(b, double_total, 1, 1, .x = sums, .out = out, .n = blocks, .factor = 1);
         NM_CALL(b, download, .device = (void *)(uintptr_t)out, .bytes = sizeof(double), .host = args->out);
@@ -130,6 +133,16 @@ static void device_dot(nm_backend *b, const nm_dot_args *args)
                 .host = args->blocks);
 }
 
+static void device_plan_update(nm_backend *b, const nm_plan_update_args *args)
+{
+    const size_t bytes = (size_t)args->passes * sizeof *args->ends;
+    const dptr ends = nm_device_scratch(b, NM_DEVICE_ROWS, bytes);
+    NM_ASSERT(args->passes > 0);
+    NM_CALL(b, upload, .host = args->ends, .bytes = bytes, .device = (void *)(uintptr_t)ends);
+    LAUNCH(b, plan_update, 1, 1, .ends = ends, ADDRESS(numbers), ADDRESS(plan), .targets = args->targets,
+           .max_norm = args->max_norm, .max_loss = args->max_loss, .passes = args->passes);
+}
+
 /* The factors of ref_adam */
 static void device_adam(nm_backend *b, const nm_adam_args *args)
 {
@@ -137,18 +150,18 @@ static void device_adam(nm_backend *b, const nm_adam_args *args)
     const double correction1 = 1 - pow(config->beta1, (double)config->step);
     const double root2 = sqrt(1 - pow(config->beta2, (double)config->step));
     const bool fairseq = config->variant == NM_ADAM_FAIRSEQ, coupled = config->variant == NM_ADAM_TORCH;
-    LAUNCH(b, adam, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(g), ADDRESS(p), ADDRESS(m),
-           ADDRESS(v), .n = (int64_t)args->n, .beta1 = config->beta1, .beta2 = config->beta2,
-           .keep = coupled ? 1 : 1 - config->lr * config->weight_decay,
+    LAUNCH(b, adam, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(scale), ADDRESS(g),
+           ADDRESS(p), ADDRESS(m), ADDRESS(v), .n = (int64_t)args->n, .beta1 = config->beta1,
+           .beta2 = config->beta2, .keep = coupled ? 1 : 1 - config->lr * config->weight_decay,
            .rate = config->lr / correction1 * root2, .eps = fairseq ? config->eps : config->eps * root2,
            .decay = coupled ? config->weight_decay : 0, .grad_scale = config->grad_scale);
 }
 
 static void device_sgd(nm_backend *b, const nm_sgd_args *args)
 {
-    LAUNCH(b, sgd, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(g), ADDRESS(p), ADDRESS(v),
-           .n = (int64_t)args->n, .lr = args->lr, .momentum = args->momentum, .grad_scale = args->grad_scale,
-           .clip = args->clip, .weight_decay = args->weight_decay);
+    LAUNCH(b, sgd, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(scale), ADDRESS(g),
+           ADDRESS(p), ADDRESS(v), .n = (int64_t)args->n, .lr = args->lr, .momentum = args->momentum,
+           .grad_scale = args->grad_scale, .clip = args->clip, .weight_decay = args->weight_decay);
 }
 
 void nm_device_elementwise(nm_kernels *k)
@@ -167,6 +180,7 @@ void nm_device_elementwise(nm_kernels *k)
     k->vec = device_vec;
     k->random_init = device_random_init;
     k->dot = device_dot;
+    k->plan_update = device_plan_update;
     k->adam = device_adam;
     k->sgd = device_sgd;
 }

@@ -52,7 +52,7 @@ static void device_softmax_loss(nm_backend *b, const nm_softmax_loss_args *args)
                .ignored = NM_TARGET_IGNORED);
         loss_gradients(b, args, hidden, out, first);
     }
-    LAUNCH(b, row_loss_total, 2, 1, .row_loss = row_loss, ADDRESS(sums), .n = tokens);
+    LAUNCH(b, row_loss_total, 2, 1, .row_loss = row_loss, ADDRESS(sums), .n = tokens, .add = args->add_sums);
 }
 
 static void device_log_softmax(nm_backend *b, const nm_log_softmax_args *args)
@@ -61,11 +61,11 @@ static void device_log_softmax(nm_backend *b, const nm_log_softmax_args *args)
     LAUNCH(b, log_softmax, args->x.rows, 1, MAT(x), MAT(y), ADDRESS(allowed));
 }
 
-static void device_top_k(nm_backend *b, const nm_top_k_args *args)
+static void device_mix(nm_backend *b, const nm_mix_args *args)
 {
-    NM_ASSERT(args->k >= 0 && args->k <= args->x.cols);
-    LAUNCH(b, log_top_k, args->k ? args->x.rows : 0, 1, MAT(x), ADDRESS(values), ADDRESS(columns),
-           .k = args->k);
+    NM_ASSERT(args->m >= 0 && args->m < args->n && nm_device_same_shape(args->x, args->y));
+    LAUNCH(b, mix, nm_device_blocks((int64_t)args->x.rows * args->x.cols, EACH_THREADS), 1, MAT(x), MAT(y),
+           ADDRESS(mixture), .log_n = log(args->n), .first = args->m == 0, .last = args->m == args->n - 1);
 }
 
 static void device_log_top_k(nm_backend *b, const nm_log_top_k_args *args)
@@ -73,13 +73,13 @@ static void device_log_top_k(nm_backend *b, const nm_log_top_k_args *args)
     NM_ASSERT(args->k > 0 && args->k <= args->x.cols && args->also >= 0 && args->also < args->x.cols);
     LAUNCH(b, log_top_k, args->x.rows, 1, MAT(x), ADDRESS(allowed), ADDRESS(values), ADDRESS(columns),
            ADDRESS(also_values), ADDRESS(given), ADDRESS(given_values), .k = args->k, .also = args->also,
-           .log_sum = true, .ignored = NM_TARGET_IGNORED);
+           .log_sum = !args->ready, .ignored = NM_TARGET_IGNORED);
 }
 
 void nm_device_loss(nm_kernels *k)
 {
     k->softmax_loss = device_softmax_loss;
     k->log_softmax = device_log_softmax;
-    k->top_k = device_top_k;
+    k->mix = device_mix;
     k->log_top_k = device_log_top_k;
 }

@@ -4,23 +4,12 @@
 #include "backend/backend_private.h"
 #include "backend/device/target.h"
 
-/* m rounded to bf16, in scratch memory */
-static struct dmat rounded_operand(nm_backend *b, int slot, struct dmat m)
-{
-    const int64_t n = (int64_t)m.rows * m.cols, blocks = nm_device_blocks(n, EACH_ELEMENTS);
-    const struct dmat out = {nm_device_scratch(b, slot, (size_t)n * 6 + 1), m.cols, m.rows, m.cols};
-    const dptr halves = out.data + (dptr)n * sizeof(float);
-    LAUNCH(b, store_bf16, blocks, 1, .x = m, .y = halves);
-    LAUNCH(b, load_bf16, blocks, 1, .x = halves, .y = out);
-    return out;
-}
-
-/* c = drop(relu(alpha op(a) op(b) + bias)) + beta c, by the library of the target or by the kernel gemm.
+/* c = drop(relu(alpha op(a) op(b) + bias)) + beta c, by the library of the target or by own kernels.
  * rounded: operands are rounded to bf16 if the backend computes in bf16. */
 static void multiply(nm_backend *b, const struct gemm_args *args, bool rounded)
 {
     const nm_backend_private *inside = nm_backend_inside(b);
-    struct gemm_args own = *args;
+    const int64_t down = nm_device_blocks(args->c.rows, 64), across = nm_device_blocks(args->c.cols, 64);
     rounded = rounded && b->bf16;
     NM_ASSERT(!args->drop.threshold || args->beta == 0);
     if (inside->target && inside->target->product(inside->device, args, rounded)) {
@@ -29,13 +18,10 @@ static void multiply(nm_backend *b, const struct gemm_args *args, bool rounded)
                    .f = args->c, .y = args->c, .drop = args->drop);
         return;
     }
-    if (rounded) {
-        own.a = rounded_operand(b, NM_DEVICE_OPERAND_A, args->a);
-        own.b = rounded_operand(b, NM_DEVICE_OPERAND_B, args->b);
-    }
-    args = &own;
-    nm_device_launch(b, &nm_device_gemm, nm_device_blocks(args->c.rows, 64),
-                     nm_device_blocks(args->c.cols, 64), args, sizeof *args);
+    if (rounded)
+        LAUNCH(b, gemm_mma, down, across, .g = *args);
+    else
+        nm_device_launch(b, &nm_device_gemm, down, across, args, sizeof *args);
 }
 
 static void device_gemm(nm_backend *b, const nm_gemm_args *args)

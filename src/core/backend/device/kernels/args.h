@@ -12,6 +12,7 @@ enum { MAP_RELU, MAP_TANH, MAP_ERF, MAP_SIGMOID, MAP_SILU, MAP_GELU, MAP_GELU_TA
 enum {
     VEC_FILL,
     VEC_COPY,
+    VEC_SHIFT,
     VEC_LINEAR,
     VEC_MUL,
     VEC_MUL_ADD,
@@ -36,8 +37,9 @@ enum {
 
 struct scale_args {
     struct dmat x, y;
-    float alpha;
-    int add; /* y += alpha x */
+    dptr factor; /* double, of alpha; 0: 1 */
+    double alpha;
+    int add, pad; /* y += alpha x */
 };
 struct add_dropout_args { /* y = x + drop(f); x.data 0: y = drop(f) */
     struct dmat x, f, y;
@@ -75,10 +77,15 @@ struct gate_grad_args {
     struct dmat gate, x, dy, dgate, dx;
     int op, pad;
 };
-struct vec_args {
+enum { VEC_LIST = 32 };
+struct vec_item {
     dptr a, b, c, out;
     double s, t;
-    int op, n;
+    i64 op;
+};
+struct vec_args { /* operations in turn; element i of an operand is read and written by one thread only */
+    struct vec_item list[VEC_LIST];
+    int count, n;
 };
 struct random_init_args {
     dptr out;
@@ -110,16 +117,24 @@ struct dot_blocks_args {
 struct double_total_args {
     dptr x, out;
     i64 n;
-    double keep, factor;
+    double keep, factor, least, eps;
+    int inverse_norm, pad;
+};
+/* Elements of `plan` */
+enum { PLAN_SQUARE, PLAN_LOSS, PLAN_NLL, PLAN_PENALTY, PLAN_SCALE };
+struct plan_update_args {
+    dptr ends, numbers, plan;
+    double targets, max_norm, max_loss;
+    int passes, pad;
 };
 
 struct adam_args {
-    dptr g, p, m, v;
+    dptr scale, g, p, m, v; /* scale: double, in place of grad_scale; 0: none */
     i64 n;
     double beta1, beta2, keep, rate, eps, decay, grad_scale; /* decay: added to the gradient, times p */
 };
 struct sgd_args {
-    dptr g, p, v;
+    dptr scale, g, p, v;
     i64 n;
     double lr, momentum, grad_scale, clip, weight_decay;
 };
@@ -221,6 +236,9 @@ struct gemm_args {
     float alpha, beta;
     int ta, tb, relu, pad;
 };
+struct gemm_mma_args {
+    struct gemm_args g;
+};
 struct linear_selected_args {
     struct dmat x, weight, y;
     dptr bias, rows;
@@ -232,15 +250,22 @@ struct loss_rows_args { /* logits become their gradient; row_loss [rows, 2] */
     float eps, grad_scale;
     int uniform, ignored;
 };
-struct row_loss_total_args { /* sums[BLOCK] = sum of row_loss[.][BLOCK], in double */
+struct row_loss_total_args { /* sums[BLOCK] (+)= sum of row_loss[.][BLOCK], in double */
     dptr row_loss, sums;
     i64 n;
+    int add, pad;
+};
+struct mix_args {
+    struct dmat x, y;
+    dptr mixture;
+    double log_n;
+    int first, last;
 };
 struct log_softmax_args {
     struct dmat x, y;
     dptr allowed;
 };
-struct log_top_k_args { /* allowed 0, log_sum 0: top_k */
+struct log_top_k_args { /* log_sum 0: x are log probabilities */
     struct dmat x;
     dptr allowed, values, columns, also_values, given, given_values;
     int k, also, log_sum, ignored;
@@ -282,6 +307,12 @@ struct attention_grad_q_args {
     struct attention_gradients g;
 };
 struct attention_grad_kv_args {
+    struct attention_gradients g;
+};
+struct attention_mma_grad_q_args {
+    struct attention_gradients g;
+};
+struct attention_mma_grad_kv_args {
     struct attention_gradients g;
 };
 struct guided_loss_args {
@@ -384,11 +415,13 @@ struct windows_grad_args {
 #define NM_DEVICE_KERNELS(K)                                                                             \
     K(scale) K(add_dropout) K(store_bf16) K(load_bf16) K(act_grad) K(map) K(map_grad) K(gate)            \
     K(gate_grad) K(vec) K(random_init) K(column_partials) K(column_total) K(dot_blocks) K(double_total)  \
-    K(adam) K(sgd) K(embed) K(embed_grad) K(gather) K(rotate) K(pool_max) K(pool_max_grad) K(token_norm) \
+    K(plan_update) K(adam) K(sgd) K(embed) K(embed_grad) K(gather) K(rotate) K(pool_max)                 \
+    K(pool_max_grad) K(token_norm)                                                                       \
     K(token_norm_grad) K(seed_norm) K(seed_norm_grad) K(row_scale) K(feature_sums) K(feature_norm)       \
-    K(feature_norm_grad) K(gemm) K(linear_selected) K(loss_rows) K(row_loss_total) K(log_softmax)        \
-    K(log_top_k) K(attention) K(attention_mma) K(attention_delta) K(attention_grad_q)                    \
-    K(attention_grad_kv) K(guided_loss) K(attention_cached) K(term_weights) K(term_key_grad)             \
+    K(feature_norm_grad) K(gemm) K(gemm_mma) K(linear_selected) K(loss_rows) K(row_loss_total)           \
+    K(log_softmax) K(mix) K(log_top_k) K(attention) K(attention_mma) K(attention_delta)                  \
+    K(attention_grad_q) K(attention_grad_kv) K(attention_mma_grad_q) K(attention_mma_grad_kv)            \
+    K(guided_loss) K(attention_cached) K(term_weights) K(term_key_grad)                                  \
     K(term_grad) K(term_positions_grad) K(crf_sums) K(crf_tags_grad) K(crf_counts_grad) K(round_int8)    \
     K(pack_int8) K(quantize_rows) K(linear_int8) K(patches) K(window_mean) K(windows_grad)
 /* clang-format on */
