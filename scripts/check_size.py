@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares the lines of src/ and include/ with the budgets in docs/notes/size.md.
+"""Compares lines of src/ and include/, and words of docs/*.md, with the budgets in docs/notes/size.md.
 
-    scripts/check_size.py           exit code 1 if a part has more lines than its budget, or a file no part
+    scripts/check_size.py           exit code 1 if a part is above its budget, or a file belongs to no part
     scripts/check_size.py --print   prints the lines of every part
 """
 import pathlib
@@ -19,6 +19,15 @@ def budgets():
     text = (SOURCE / PAGE).read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| (`[^|]+`) \| ([\d,]+) \|", text, flags=re.M)
     return [(part, paths.strip("`").split(), int(lines.replace(",", ""))) for part, paths, lines in rows]
+
+
+def words():
+    """Words of docs/*.md without generated tables and the bars of tables."""
+    count = 0
+    for page in SOURCE.glob("docs/*.md"):
+        text = re.sub(r"(?ms)^<!-- (?!end).*?^<!-- end.*?$", "", page.read_text(encoding="utf-8"))
+        count += sum(re.fullmatch(r"[|:-]+", word) is None for word in text.split())
+    return count
 
 
 def main():
@@ -45,7 +54,12 @@ def main():
             print(f"check_size: {part} has {lines[part]} lines, {PAGE} allows {allowed}: make it smaller, or "
                   "change the budget with the reason", file=sys.stderr)
             failed = True
-    print(f"check_size: {sum(lines.values())} lines in src and include")
+    budget = re.search(r"([\d,]+) words", (SOURCE / PAGE).read_text(encoding="utf-8"))[1]
+    allowed = int(budget.replace(",", ""))
+    if words() > allowed:
+        print(f"check_size: docs/*.md have {words()} words, {PAGE} allows {allowed}", file=sys.stderr)
+        failed = True
+    print(f"check_size: {sum(lines.values())} lines in src and include, {words()} words in docs")
     sys.exit(1 if failed else 0)
 
 

@@ -27,4 +27,4 @@ export GCOV_ERROR_FILE=/dev/null
 scripts/test.sh "$build" "$@"
 tests=$?
 find "$build" -name '*.gcda' -empty -delete
-perl scripts/coverage.pl --minimum src=97 --minimum src/app/cli=95 --minimum src/lab/report=95 "$build" && exit "$tests"
+scripts/coverage.py --minimum src=97 --minimum src/app/cli=95 --minimum src/lab/report=95 "$build" && exit "$tests"

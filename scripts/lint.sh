@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Quick checks of the sources: formatting, include order, shell scripts, spelling, language, the numbers in
-# docs/reproduce.md; with --deep also clang-tidy and cppcheck (minutes; needs build/compile_commands.json).
+# Quick checks of the sources: formatting, include order, shell scripts, spelling, language;
+# with --deep also clang-tidy and cppcheck (minutes; needs build/compile_commands.json).
 #     scripts/lint.sh [--deep]
 # Ends with a line "N passed, N failed". Exit code: 0 no check failed, 1 some did.
 set -uo pipefail
@@ -39,7 +39,6 @@ check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
 check language scripts/check_language.sh
 check "links and tables of the documents" scripts/check_links.py
 check "size of the parts" scripts/check_size.py
-check "paper numbers" scripts/paper_numbers.py --check
 check "mutants" scripts/mutants.pl --check
 check "performance page" python3 bench/peers/performance_page.py --check
 if [ "${1:-}" = --deep ]; then

@@ -317,4 +317,5 @@ def main():
         sys.exit(1 if mode == "--check" and changed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@
                                                       runs what is missing
     scripts/run_queue.py --runs FOLDER --score        BLEU of the test set for the translation runs without it
     scripts/run_queue.py --runs FOLDER --pack         writes results/logs/ledger-GROUP.tar.xz
+    scripts/run_queue.py --study FOLDER               writes results/logs/NAME.tar.xz of a study's folder
     scripts/run_queue.py --check                      checks the queue: columns, claims, order
 
 A row of the queue is a variant: group, variant, seeds, core-seconds of one run, claims, measurements,
@@ -62,9 +63,12 @@ def read_queue(path=None):
                 if claim not in claims
             ]
         for row in rows:
-            chosen = re.search(r"best\((.+)\)", row["arguments"])
-            if chosen and chosen[1] not in groups(rows)[: groups(rows).index(row["group"])]:
-                errors.append(f"{path}: {row['group']} comes before {chosen[1]}, whose best rate it takes")
+            before = groups(rows)[: groups(rows).index(row["group"])]
+            errors += [
+                f"{path}: {row['group']} comes before {chosen}, whose best settings it takes"
+                for chosen in re.findall(r"best\(([^)]+)\)", row["arguments"])
+                if chosen not in before
+            ]
         rates = [claims_per_core_hour([r for r in rows if r["group"] == group]) for group in groups(rows)]
         if rates != sorted(rates, reverse=True):
             errors.append(
@@ -241,10 +245,34 @@ def score_all(norma, runs, rows):
             score(norma, folder)
 
 
+# Lines of a log and of test.json with texts of the corpus.
+SAMPLES = ('{"type":"samples"', ' "samples":')
+
+
+def without_texts(path):
+    """A file of a run without lines with texts of the corpus, folders of the machine and its name."""
+    with open(path, encoding="utf-8") as text:
+        lines = [line for line in text if not line.startswith(SAMPLES)]
+    return re.sub(r'"host":"[^"]*",', "", MACHINE.sub("", "".join(lines))).encode()
+
+
+def write_archive(name, files):
+    """results/logs/NAME.tar.xz of (member, bytes)."""
+    path = os.path.join(ROOT, "results/logs", name + ".tar.xz")
+    with (
+        lzma.open(path, "wb", preset=9) as xz,
+        tarfile.open(fileobj=xz, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for member, data in files:
+            info = tarfile.TarInfo(f"{name}/{member}")
+            info.size, info.mtime, info.mode = len(data), 946684800, 0o644
+            tar.addfile(info, io.BytesIO(data))
+    print(f"{path}: {len({os.path.dirname(member) for member, _ in files} - {''})} runs")
+
+
 def pack(runs, group):
     """results/logs/ledger-GROUP.tar.xz: of each finished run config.ini, log.jsonl without texts,
     inspection.json, test.json, finished.json."""
-    name = f"ledger-{group}"
     files = []
     for run in sorted(os.listdir(os.path.join(runs, group))):
         folder = os.path.join(runs, group, run)
@@ -253,22 +281,23 @@ def pack(runs, group):
         for file in ("config.ini", "finished.json", "inspection.json", "log.jsonl", "test.json"):
             path = os.path.join(folder, file)
             if os.path.exists(path):
-                with open(path, encoding="utf-8") as text:
-                    lines = [line for line in text if not line.startswith('{"type":"samples"')]
-                data = re.sub(r'"host":"[^"]*",', "", MACHINE.sub("", "".join(lines))).encode()
-                files.append((f"{name}/{run}/{file}", data))
-    if not files:
-        return
-    path = os.path.join(ROOT, "results/logs", name + ".tar.xz")
-    with (
-        lzma.open(path, "wb", preset=9) as xz,
-        tarfile.open(fileobj=xz, mode="w", format=tarfile.USTAR_FORMAT) as tar,
-    ):
-        for member, data in files:
-            info = tarfile.TarInfo(member)
-            info.size, info.mtime, info.mode = len(data), 946684800, 0o644
-            tar.addfile(info, io.BytesIO(data))
-    print(f"{path}: {len({member.split('/')[1] for member, _ in files})} runs")
+                files.append((f"{run}/{file}", without_texts(path)))
+    if files:
+        write_archive(f"ledger-{group}", files)
+
+
+def pack_study(study):
+    """results/logs/NAME.tar.xz of the folder NAME of norma study: queue, answer, and of each run config.ini,
+    log.jsonl and test.json without texts."""
+    files = []
+    for folder, _, names in sorted(os.walk(study)):
+        run = os.path.relpath(folder, study)
+        kept = {"config.ini", "log.jsonl", "test.json"} if "config.ini" in names else set()
+        kept |= {"answer.json", "answer.md", "queue.jsonl", "winner.ini"} if run == "." else set()
+        for file in sorted(kept & set(names)):
+            member = os.path.normpath(os.path.join(run, file))
+            files.append((member, without_texts(os.path.join(folder, file))))
+    write_archive(os.path.basename(os.path.normpath(study)), files)
 
 
 def next_moment(clock):
@@ -290,11 +319,15 @@ def main():
     parser.add_argument("--score", action="store_true")
     parser.add_argument("--pack", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--study")
     options = parser.parse_args()
     rows, errors = read_queue()
     if errors:
         sys.exit("\n".join(errors))
     if options.check:
+        return
+    if options.study:
+        pack_study(options.study)
         return
     if not options.runs:
         parser.error("--runs FOLDER is required")

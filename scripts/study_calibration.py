@@ -18,19 +18,28 @@ LOGS = pathlib.Path(__file__).resolve().parent.parent / "results" / "logs"
 MOST_VARIANTS = 8
 
 
+def value_of(file, name):
+    """Of a run, higher is better: its test score, or the last perplexity of validation data; None without."""
+    if name == "test.json":
+        test = json.load(file)
+        lower = test.get("lower_is_better", test.get("score") == "ppl")
+        value = test.get("value")  # none in those of an early version
+    else:
+        lines = [json.loads(line) for line in file if b'"type":"valid"' in line]
+        lower, value = True, lines[-1].get("perplexity") if lines else None
+    return -100 * math.log(value) if lower and value else value
+
+
 def runs_of(path):
-    """{variant: [value]} of an archive of one comparison; higher is better."""
-    runs = {}
+    """{variant: [value]} of an archive of one comparison."""
+    runs = {"test.json": {}, "log.jsonl": {}}
     with tarfile.open(path) as archive:
         for member in archive:
-            found = re.fullmatch(r"[^/]+/([^/]+)-\d+/test\.json", member.name)
-            if found:
-                test = json.load(archive.extractfile(member))
-                if "value" not in test:  # of an early version
-                    continue
-                lower = test.get("lower_is_better", test.get("score") == "ppl")
-                value = -100 * math.log(test["value"]) if lower else test["value"]
-                runs.setdefault(found[1], []).append(value)
+            found = re.fullmatch(r"[^/]+/([^/]+)-\d+/(test\.json|log\.jsonl)", member.name)
+            value = found and value_of(archive.extractfile(member), found[2])
+            if value is not None:
+                runs[found[2]].setdefault(found[1], []).append(value)
+    runs = runs["test.json"] or runs["log.jsonl"]  # language models of the queue have no test score
     return {variant: values for variant, values in runs.items() if len(values) > 1}
 
 
