@@ -345,11 +345,11 @@ def gradient_norms(run):
 
 
 def tears_10():
-    variants = ["post-ln", "pre-ln", "fix-scale"]
-    if missing(TABLE3, variants):
+    archive, variants = "ledger-tears-gradients", ["post-ln", "pre-ln", "fix-scale"]
+    if missing(archive, variants):
         return None
-    require(TABLE3, variants, train__log_every="1", model__init="small")
-    found = [{v: gradient_norms(runs[v]) for v in variants} for runs in common(TABLE3, variants)]
+    require(archive, variants, train__log_every="1", model__init="small")
+    found = [{v: gradient_norms(runs[v]) for v in variants} for runs in common(archive, variants)]
     position = st.over_seeds([math.log(f["post-ln"][0] / f["pre-ln"][0]) for f in found])
     kind = st.over_seeds([math.log(f["pre-ln"][0] / f["fix-scale"][0]) for f in found])
     spikes = st.over_seeds([100 * (f["post-ln"][1] - f["pre-ln"][1]) for f in found])
@@ -366,9 +366,9 @@ def tears_10():
         f"log ratio of median gradient norms: post-norm to pre-norm {position.text()}, LN to FixNorm and "
         f"ScaleNorm {kind.text()}; spikes, % of updates: {rates}, post - pre {spikes.text()}",
         3 * len(found),
-        TABLE3,
-        needs(position, margin, 3, TABLE3, "post-ln"),
-        sizes(TABLE3, "post-ln"),
+        archive,
+        needs(position, margin, 3, archive, "post-ln"),
+        sizes(archive, "post-ln"),
     )
 
 
