@@ -250,7 +250,7 @@ _Recipe = TypedDict("_Recipe", {
         "dotprod"],
     "device.threads": int,
     "device.fold": bool,
-    "device.precision": Literal["float", "tf32", "bf16", "int8", "auto"],
+    "device.precision": Literal["float", "tf32", "bf16", "int8", "auto", "trained"],
     "device.memory_mib": int,
     "device.profile": bool,
     "probe.every": int,
@@ -336,8 +336,8 @@ _Model = TypedDict("_Model", {
     "threads": int,
     "device.fold": bool,
     "fold": bool,
-    "device.precision": Literal["float", "tf32", "bf16", "int8", "auto"],
-    "precision": Literal["float", "tf32", "bf16", "int8", "auto"],
+    "device.precision": Literal["float", "tf32", "bf16", "int8", "auto", "trained"],
+    "precision": Literal["float", "tf32", "bf16", "int8", "auto", "trained"],
     "device": str,
 }, total=False)
 
@@ -503,7 +503,7 @@ _InspectOptions = TypedDict("_InspectOptions", {
     "isa": Literal["auto", "base", "avx2", "avx512", "vnni", "avx512_bf16", "amx", "neon", "dotprod"],
     "threads": int,
     "fold": bool,
-    "precision": Literal["float", "tf32", "bf16", "int8", "auto"],
+    "precision": Literal["float", "tf32", "bf16", "int8", "auto", "trained"],
 }, total=False)
 
 

@@ -79,3 +79,21 @@ for precision in float bf16 int8; do
 done
 "$NORMA" translate one --device.precision bf16 --buffer 1 --device.threads 1 test.de >alone 2>err || fail "$(cat err)"
 same alone out.bf16
+
+# ---- without --device.precision, models compute as they were trained if this CPU is faster in bf16 ----
+loss() { # FILE, arguments of perplexity
+    "$NORMA" perplexity "${@:2}" --split valid --json >"$1" 2>err || fail "perplexity $*: $(cat err)"
+}
+loss loss.float one --device.precision float
+loss loss.bf16 one --device.precision bf16
+! cmp -s loss.float loss.bf16 || fail "losses in float and in bf16 are the same"
+loss loss.default one
+same loss.default "loss.$machine"
+loss plain.float float --device.precision float
+loss plain.default float
+same plain.default plain.float
+loss base.float one --device.isa base --device.precision float
+loss base.default one --device.isa base
+same base.default base.float
+"$NORMA" translate one test.de >out.default 2>err || fail "$(cat err)"
+same out.default "out.$machine"

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "backend/backend_private.h"
+#include "backend/cpu/cpu.h"
 #include "backend/device.h"
 #include "norma/backend.h"
 
@@ -301,6 +302,37 @@ static void test_describe(void **state)
     nm_backend_free(cpu);
 }
 
+/* Sets device.precision and device.isa, returns the precision that the training decides. */
+static nm_precision chosen(const char *precision, const char *isa, bool trained_in_bf16)
+{
+    nm_error err;
+    nm_options *options = nm_options_create();
+    nm_device_inference_options_add(options);
+    const nm_device_config *device = nm_options_find(options, "device");
+    assert_int_equal(device->precision, NM_PRECISION_TRAINED);
+    assert_int_equal(nm_options_set(options, "device.isa", isa, NM_ORIGIN_COMMAND, &err), NM_OK);
+    if (precision)
+        assert_int_equal(nm_options_set(options, "device.precision", precision, NM_ORIGIN_COMMAND, &err),
+                         NM_OK);
+    assert_int_equal(nm_device_choose_trained(options, trained_in_bf16, &err), NM_OK);
+    const nm_precision result = device->precision;
+    nm_options_free(options);
+    return result;
+}
+
+/* The default precision of inference is that of training where the CPU is faster in it. */
+static void test_precision_of_training(void **state)
+{
+    (void)state;
+    assert_int_equal(chosen(NULL, "auto", false), NM_PRECISION_FLOAT);
+    assert_int_equal(chosen(NULL, "auto", true),
+                     nm_cpu_bf16_is_faster("auto") ? NM_PRECISION_BF16 : NM_PRECISION_FLOAT);
+    assert_int_equal(chosen(NULL, "base", true), NM_PRECISION_FLOAT);
+    assert_int_equal(chosen("int8", "auto", true), NM_PRECISION_INT8);
+    assert_int_equal(chosen("float", "auto", true), NM_PRECISION_FLOAT);
+    assert_int_equal(chosen("bf16", "base", false), NM_PRECISION_BF16);
+}
+
 /* The options of [device]: defaults, an int8 precision that training rejects, the memory limit. */
 static void test_device_options(void **state)
 {
@@ -314,8 +346,10 @@ static void test_device_options(void **state)
     assert_int_equal(nm_device_open(device, &backend, &err), NM_OK);
     assert_true(nm_device_memory_bytes(device, backend) > (size_t)1 << 20);
     assert_int_equal(nm_options_set(options, "device.precision", "int8", NM_ORIGIN_COMMAND, &err), NM_OK);
-    assert_int_equal(nm_device_reject_int8(device, "training", &err), NM_USAGE);
+    assert_int_equal(nm_device_reject_inference(device, "training", &err), NM_USAGE);
     assert_non_null(strstr(err.text, "training"));
+    assert_int_equal(nm_options_set(options, "device.precision", "trained", NM_ORIGIN_COMMAND, &err), NM_OK);
+    assert_int_equal(nm_device_reject_inference(device, "training", &err), NM_USAGE);
     assert_int_equal(nm_options_set(options, "device.memory_mib", "3", NM_ORIGIN_COMMAND, &err), NM_OK);
     assert_int_equal(nm_device_memory_bytes(device, backend), (size_t)3 << 20);
     nm_backend_free(backend);
@@ -395,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_fence),
         cmocka_unit_test(test_fenced_worker),
         cmocka_unit_test(test_device_options),
+        cmocka_unit_test(test_precision_of_training),
         cmocka_unit_test(test_describe),
 #if defined(__x86_64__)
         cmocka_unit_test(test_refused_tiles),

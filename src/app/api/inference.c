@@ -69,6 +69,14 @@ static nm_status find_files(model_files *self, const nm_inference_type *type, co
     return status;
 }
 
+static bool are_trained_in_bf16(const model_files *self)
+{
+    bool all = true;
+    for (size_t i = 0; i < self->n; i++)
+        all = all && nm_device_is_bf16(self->files[i].options);
+    return all;
+}
+
 /* Overrides the options of a model file with the settings that it has. */
 static nm_status override(nm_options *model_options, const nm_inference *self, const nm_inference_type *type,
                           const char *const *settings, nm_error *err)
@@ -105,6 +113,7 @@ static nm_status open_with_settings(nm_inference *self, const nm_inference_type 
                                     const char *const *settings, nm_error *err)
 {
     NM_TRY(nm_settings_apply(self->options, type->sections, settings, err));
+    NM_TRY(nm_device_choose_trained(self->options, are_trained_in_bf16(files), err));
     NM_TRY(nm_device_open(nm_options_find(self->options, "device"), &self->backend, err));
     NM_TRY(open_models(self, type, files, settings, err));
     nm_option_values_list(&self->values, self->models[0].options);

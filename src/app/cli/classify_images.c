@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/model_command.h"
+#include "cli/open_backend.h"
 #include "metric/classes.h"
 #include "norma/image_classifier.h"
 #include "task/image.h"
@@ -40,10 +41,13 @@ static nm_status open_for_evaluation(job *self, const nm_cli *cli, const char *p
     nm_options *options;
     const nm_task_type *task;
     char *file;
-    NM_TRY(nm_device_open(device, &self->backend, err));
     NM_TRY(nm_loaded_model_options(path, &options, &task, &file, err));
-    nm_status status = nm_loaded_model_open(&self->loaded, file, task, options, self->backend, device->fold,
-                                            device->precision == NM_PRECISION_INT8, err);
+    nm_status status = nm_cli_open_backend(cli, options, &self->backend, err);
+    if (status == NM_OK)
+        status = nm_loaded_model_open(&self->loaded, file, task, options, self->backend, device->fold,
+                                      device->precision == NM_PRECISION_INT8, err);
+    else
+        nm_options_free(options);
     free(file);
     if (status == NM_OK)
         self->n_classes = ((const nm_image_parts *)self->loaded.task.parts)->classes.n;

@@ -7,7 +7,9 @@
 #include "backend/device.h"
 
 /* Opens the backend, freed with nm_backend_free. Prints a warning if the system could not start the requested
- * number of threads. */
-nm_status nm_cli_open_backend(const nm_cli *cli, nm_backend **backend, nm_error *err);
+ * number of threads. model: options of the model, which decide device.precision = trained; NULL: that is
+ * float. Errors as nm_device_open. */
+nm_status nm_cli_open_backend(const nm_cli *cli, const nm_options *model, nm_backend **backend,
+                              nm_error *err);
 
 #endif

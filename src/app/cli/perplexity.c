@@ -367,6 +367,7 @@ static nm_status score_splits(job *self, const char *path, nm_error *err)
     nm_status status = nm_cli_apply(self->cli, options, err);
     if (status == NM_OK && *self->config->data)
         status = nm_options_set(options, "data.folder", self->config->data, NM_ORIGIN_COMMAND, err);
+    NM_THEN(status, nm_cli_open_backend(self->cli, options, &self->backend, err));
     if (status == NM_OK)
         status = nm_loaded_model_open_run(&self->loaded, file, type, options, self->backend, false, err);
     else
@@ -410,7 +411,6 @@ static nm_status score_translation(job *self, int argc, char **argv, nm_error *e
             "%s: a translation model is scored on the splits of its data folder, not on files: give "
             "--split train, valid, test or all",
             argv[0]);
-    NM_TRY(nm_cli_open_backend(self->cli, &self->backend, err));
     return score_splits(self, argv[0], err);
 }
 

@@ -9,7 +9,7 @@
 #define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
 
 /* clang-format off */
-#define INFERENCE_ROWS \
+#define INFERENCE_ROWS(default_precision) \
     NM_WORD(nm_device_config, backend, "cpu", "cpu|ref|emulated|cuda", \
         "Backend: optimized SIMD kernels (cpu), plain C reference kernels (ref), an NVIDIA GPU (cuda), or " \
         "the kernels for GPUs, executed by an emulator, which is slow (emulated)."), \
@@ -27,15 +27,15 @@
         "Number of threads; 0: one per core, at most the CPU limit of the container."), \
     DEVICE(fold, "true", 0, 1, \
         "At inference, fold norms that are affine per feature into the linear layers that follow them."), \
-    NM_CHOICE(nm_device_config, precision, "float", NM_PRECISIONS, \
+    NM_CHOICE(nm_device_config, precision, default_precision, NM_PRECISIONS, \
         "Precision of linear layers, attention and output layer: float32; tf32 operands (cuda only); " \
         "bf16 operands with float sums, which are faster on CPUs with AMX, and on AMD CPUs with " \
-        "AVX512_BF16; at inference only, dynamic int8 quantization; " \
-        "auto: bf16 on these CPUs and on GPUs, otherwise float.")
+        "AVX512_BF16; auto: bf16 on these CPUs and on GPUs, otherwise float; at inference only: dynamic " \
+        "int8 quantization; trained: auto for a model that was trained in bf16, otherwise float.")
 
-static const nm_option inference_options[] = {INFERENCE_ROWS, {0}};
+static const nm_option inference_options[] = {INFERENCE_ROWS("trained"), {0}};
 static const nm_option device_options[] = {
-    INFERENCE_ROWS,
+    INFERENCE_ROWS("float"),
     DEVICE(memory_mib, "0", 0, 1e9,
         "Memory limit of a training step in MiB; 0: the physical memory, the limit of the container, or " \
         "the free memory of the GPU."),
@@ -63,12 +63,12 @@ void nm_device_inference_options_add(nm_options *options)
     nm_options_add(options, "device", inference_options, NULL, sizeof(nm_device_config));
 }
 
-nm_status nm_device_reject_int8(const nm_device_config *device, const char *activity, nm_error *err)
+nm_status nm_device_reject_inference(const nm_device_config *device, const char *activity, nm_error *err)
 {
-    if (device->precision != NM_PRECISION_INT8)
+    if (device->precision != NM_PRECISION_INT8 && device->precision != NM_PRECISION_TRAINED)
         return NM_OK;
-    return nm_fail(err, NM_USAGE,
-                   "device.precision = int8 is for inference only; %s computes in float or bf16", activity);
+    return nm_fail(err, NM_USAGE, "device.precision = %s is for inference only; %s computes in float or bf16",
+                   device->precision == NM_PRECISION_INT8 ? "int8" : "trained", activity);
 }
 
 static bool is_cuda(const nm_device_config *device)
@@ -97,6 +97,22 @@ nm_status nm_device_choose_precision(nm_options *options, nm_error *err)
     if (device->precision != NM_PRECISION_AUTO)
         return NM_OK;
     return nm_options_set(options, "device.precision", is_bf16(device) ? "bf16" : "float",
+                          nm_options_origin(options, "device.precision"), err);
+}
+
+bool nm_device_is_bf16(const nm_options *options)
+{
+    const nm_device_config *device = nm_options_find(options, "device");
+    return device->precision == NM_PRECISION_BF16;
+}
+
+nm_status nm_device_choose_trained(nm_options *options, bool trained_in_bf16, nm_error *err)
+{
+    nm_device_config device = *(const nm_device_config *)nm_options_find(options, "device");
+    if (device.precision != NM_PRECISION_TRAINED)
+        return NM_OK;
+    device.precision = NM_PRECISION_AUTO;
+    return nm_options_set(options, "device.precision", trained_in_bf16 && is_bf16(&device) ? "bf16" : "float",
                           nm_options_origin(options, "device.precision"), err);
 }
 

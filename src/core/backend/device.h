@@ -10,7 +10,8 @@
     C(NM_PRECISION_TF32, "tf32") /* cuda */                                                                  \
     C(NM_PRECISION_BF16, "bf16")                                                                             \
     C(NM_PRECISION_INT8, "int8")                                                                             \
-    C(NM_PRECISION_AUTO, "auto") /* bf16 if it is faster on this CPU or GPU, otherwise float */
+    C(NM_PRECISION_AUTO, "auto")       /* bf16 if it is faster on this CPU or GPU, otherwise float */        \
+    C(NM_PRECISION_TRAINED, "trained") /* auto for a model that was trained in bf16, otherwise float */
 NM_CHOICES(nm_precision, NM_PRECISIONS);
 
 typedef struct nm_device_config {
@@ -27,14 +28,17 @@ typedef struct nm_device_config {
 
 /* Registers [device]; nm_options_find(options, "device") returns its nm_device_config. */
 void nm_device_options_add(nm_options *options);
-/* The same without the options of training: memory_mib and profile. */
+/* The same without the options of training, memory_mib and profile, and with the precision "trained". */
 void nm_device_inference_options_add(nm_options *options);
 
 /* NM_USAGE if the precision is for inference only. activity: for the message, for example "training". */
-nm_status nm_device_reject_int8(const nm_device_config *device, const char *activity, nm_error *err);
+nm_status nm_device_reject_inference(const nm_device_config *device, const char *activity, nm_error *err);
 
 /* Replaces device.precision = auto by the precision of this machine, for a configuration that is stored. */
 nm_status nm_device_choose_precision(nm_options *options, nm_error *err);
+bool nm_device_is_bf16(const nm_options *options); /* device.precision = bf16 */
+/* Replaces device.precision = trained, given that of the models' training. */
+nm_status nm_device_choose_trained(nm_options *options, bool trained_in_bf16, nm_error *err);
 
 /* Creates the configured backend in float32, with bf16 matrix multiplications if the precision is bf16.
  * Errors: those of nm_backend_create. Free with nm_backend_free. */

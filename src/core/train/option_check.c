@@ -105,7 +105,7 @@ nm_status nm_train_options_check(const nm_task_type *task, const nm_options *opt
     nm_model *model;
     NM_TRY(nm_options_check(options, &warning, err));
     free(warning);
-    NM_TRY(nm_device_reject_int8(nm_options_find(options, "device"), "training", err));
+    NM_TRY(nm_device_reject_inference(nm_options_find(options, "device"), "training", err));
     NM_TRY(plan_of(task, options, &sizes.plan, err));
     NM_TRY(nm_backend_create(&backend, &device, err));
     nm_status status = nm_model_declare(&model, task->model, backend, options, &sizes, err);

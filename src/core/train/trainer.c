@@ -353,7 +353,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
         NM_TRY(check_folder(folder, err));
     NM_TRY(nm_options_check(trainer->options, &warning, err));
     warn(trainer, warning);
-    NM_TRY(nm_device_reject_int8(trainer->device, "training", err));
+    NM_TRY(nm_device_reject_inference(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, folder, resume, err));
     if (task->note && task->note(&trainer->task))
