@@ -138,7 +138,7 @@ static void check_bf16_cache(pair *p, const nm_attention_cached_args *args, test
  * widths. */
 static void check_cached(pair *p, size z, int32_t heads, int32_t group)
 {
-    enum { CACHE = 21 };
+    enum { CACHE = 70 }; /* several chunks of 32 keys */
     const int32_t width = z.cols / heads, v_width = heads > 1 ? width : other_width(z.cols);
     const int32_t key_heads = heads / group, k_cols = key_heads * width, v_cols = key_heads * v_width;
     int32_t *offsets = nm_allocate(((size_t)z.rows + 1) * sizeof *offsets);

@@ -32,6 +32,7 @@ ARGUMENTS(half_a_warp);
 ARGUMENTS(barrier_without_fibers);
 ARGUMENTS(much_memory);
 ARGUMENTS(overrun);
+ARGUMENTS(shuffle_only);
 
 KERNEL(correct, THREADS)
 {
@@ -88,6 +89,15 @@ KERNEL(overrun, THREADS)
     x[THREAD + 1] = 1;
     BARRIER();
     PTR(float, a.out)[THREAD] = x[THREAD];
+}
+
+/* A shuffle does not order accesses to memory. */
+KERNEL(shuffle_only, THREADS)
+{
+    SHARED(float, x, THREADS);
+    x[THREAD] = (float)THREAD;
+    const float zero = WARP_XOR(0.0f, 1);
+    PTR(float, a.out)[THREAD] = x[THREAD ^ 1] + zero;
 }
 
 static float out[THREADS];
@@ -162,8 +172,10 @@ static void test_sanitizers(void **state)
     (void)state;
     if (ADDRESS_SANITIZER)
         expect_failure(&nm_device_overrun, "AddressSanitizer");
-    if (THREAD_SANITIZER)
+    if (THREAD_SANITIZER) {
         expect_failure(&nm_device_no_barrier, "ThreadSanitizer: data race");
+        expect_failure(&nm_device_shuffle_only, "ThreadSanitizer: data race");
+    }
 }
 
 int main(void)

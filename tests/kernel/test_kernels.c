@@ -219,6 +219,102 @@ static void test_emulated(void **state)
             fail_msg("no check launches the device kernel %s", device_kernels[i]->name);
 }
 
+/* Heads of 600 columns, with other random numbers than above: rounding must not grow with the width. */
+static void test_emulated_wide_heads(void **state)
+{
+    (void)state;
+    static const kernel_check rows[] = {{"attention", check_attention},
+                                        {"relative_attention", check_relative_attention}};
+    pair p = {.on = {level_create((nm_backend_options){.name = "emulated"}),
+                     level_create((nm_backend_options){.name = "ref", .dtype = NM_F64})}};
+    for (int k = 0; k < 2; k++) {
+        p.seed = 1;
+        for (int i = 0; i < 5; i++)
+            run_size(&rows[k], &p, "emulated", hash_sizes[WIDE]);
+    }
+    nm_backend_free(p.on[ACTUAL]);
+    nm_backend_free(p.on[EXPECTED]);
+}
+
+/* Five vectors that are read and written, the results of SIGN and POW, and a guard */
+enum { LIST_VECTORS = 5, LIST_SIGN = 5, LIST_POW = 6, LIST_GUARD = 7, LIST_MOST = 1031 };
+
+/* Number k of a list of operations, which read results of earlier ones and overwrite their operands; the five
+ * vectors stay positive. */
+static nm_vec_args list_operation(int k, int32_t n, float *vectors)
+{
+    const nm_random_words words = nm_random4(1, NM_RANDOM_TEST, 0, 0, (uint64_t)k);
+    const nm_vec_op op = (nm_vec_op)(k % (NM_VEC_POW + 1));
+    float *at[4];
+    for (int i = 0; i < 4; i++)
+        at[i] = vectors + (size_t)(words.w[i] % LIST_VECTORS) * (size_t)n;
+    if (op == NM_VEC_SIGN || op == NM_VEC_POW)
+        at[3] = vectors + (size_t)(op == NM_VEC_SIGN ? LIST_SIGN : LIST_POW) * (size_t)n;
+    if (op == NM_VEC_LINEAR && k > NM_VEC_POW)
+        at[1] = NULL;
+    return (nm_vec_args){
+        .op = op, .n = n, .a = at[0], .b = at[1], .c = at[2], .s = 0.25, .t = 0.5, .out = at[3]};
+}
+
+/* Executes the operations in turn by ref in float, or by one launch of the device kernel. */
+static void run_list(nm_backend *ref, int count, int32_t n, float *vectors)
+{
+    struct vec_args list = {.count = count, .n = n};
+    for (int k = 0; k < count; k++) {
+        const nm_vec_args v = list_operation(k, n, vectors);
+        list.list[k] = (struct vec_item){nm_device_address(v.a),
+                                         nm_device_address(v.b),
+                                         nm_device_address(v.c),
+                                         nm_device_address(v.out),
+                                         v.s,
+                                         v.t,
+                                         v.op};
+        if (ref)
+            ref->k.vec(ref, &v);
+    }
+    if (!ref)
+        nm_emulator_run(&nm_device_vec, nm_device_blocks(n, nm_device_vec.threads), 1, 2, &list);
+}
+
+static void fill_list(int32_t n, float *vectors)
+{
+    for (int32_t i = 0; i < n * LIST_GUARD; i++)
+        vectors[i] = 0.5f + (float)nm_random_unit(nm_random4(2, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0]);
+    for (int32_t i = n * LIST_GUARD; i < n * (LIST_GUARD + 1); i++)
+        vectors[i] = PAIR_SENTINEL;
+}
+
+/* Consecutive operations on vectors are one launch on a GPU. The results are those of ref in float, bitwise
+ * but for powers, in every order of the threads. */
+static void test_emulated_vector_lists(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {1, 7, 127, 129, LIST_MOST};
+    static const int counts[] = {1, 2, 15, VEC_LIST};
+    static float expected[LIST_MOST * (LIST_GUARD + 1)], actual[LIST_MOST * (LIST_GUARD + 1)];
+    nm_backend *ref = level_create((nm_backend_options){.name = "ref", .dtype = NM_F32});
+    for (int i = 0; i < 5 * 4; i++) {
+        const int32_t n = lengths[i % 5], powers = n * LIST_POW;
+        fill_list(n, expected);
+        run_list(ref, counts[i / 5], n, expected);
+        for (int order = NM_EMULATOR_ASCENDING; order <= NM_EMULATOR_SHUFFLED; order++) {
+            nm_emulator_set_order((nm_emulator_order)order);
+            fill_list(n, actual);
+            run_list(NULL, counts[i / 5], n, actual);
+            for (int32_t k = powers; k < powers + n; k++)
+                if (fabsf(actual[k] - expected[k]) <= 4 * FLT_EPSILON * expected[k])
+                    actual[k] = expected[k];
+            for (int32_t k = 0; k < n * (LIST_GUARD + 1); k++)
+                if (memcmp(&actual[k], &expected[k], sizeof *actual) != 0)
+                    fail_msg("%d operations on %d numbers: element %d of vector %d is %.9g, expected %.9g",
+                             counts[i / 5], (int)n, (int)(k % n), (int)(k / n), (double)actual[k],
+                             (double)expected[k]);
+        }
+    }
+    nm_emulator_set_order(NM_EMULATOR_ASCENDING);
+    nm_backend_free(ref);
+}
+
 /* No row of the backend `emulated` is a row of `ref` or of a level of `cpu`. */
 static void test_emulated_rows(void **state)
 {
@@ -305,12 +401,20 @@ int main(int argc, char **argv)
     thorough = argc > 2;
     only = thorough && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ref_float_fenced), cmocka_unit_test(test_emulated_rows),
-        cmocka_unit_test(test_missing_rows),     cmocka_unit_test(test_emulated),
-        cmocka_unit_test(test_cpu_base),         cmocka_unit_test(test_cpu_avx2),
-        cmocka_unit_test(test_cpu_avx512),       cmocka_unit_test(test_cpu_vnni),
-        cmocka_unit_test(test_cpu_neon),         cmocka_unit_test(test_cpu_dotprod),
-        cmocka_unit_test(test_levels),           cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ref_float_fenced),
+        cmocka_unit_test(test_emulated_rows),
+        cmocka_unit_test(test_missing_rows),
+        cmocka_unit_test(test_emulated),
+        cmocka_unit_test(test_cpu_base),
+        cmocka_unit_test(test_cpu_avx2),
+        cmocka_unit_test(test_cpu_avx512),
+        cmocka_unit_test(test_cpu_vnni),
+        cmocka_unit_test(test_cpu_neon),
+        cmocka_unit_test(test_cpu_dotprod),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_emulated_wide_heads),
+        cmocka_unit_test(test_emulated_vector_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

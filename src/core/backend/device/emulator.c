@@ -315,21 +315,21 @@ UNTRACED void nm_emulator_barrier(void)
     TSAN(__tsan_acquire(&m->barrier));
 }
 
-/* The threads of a warp wait for each other. */
+/* The threads of a warp wait for each other. As on a GPU, only WARP_SYNC orders their accesses to memory. */
 UNTRACED static void meet_warp(machine *m)
 {
-    const int me = m->current;
     if (!m->kernel->meets)
         fail(m, "a warp operation in a kernel whose threads do not meet");
-    m->state[me] = FIBER_AT_WARP;
-    TSAN(__tsan_release(&m->warp[me / WARP_THREADS]));
+    m->state[m->current] = FIBER_AT_WARP;
     leave(m);
-    TSAN(__tsan_acquire(&m->warp[me / WARP_THREADS]));
 }
 
 UNTRACED void nm_emulator_warp_sync(void)
 {
-    meet_warp(self);
+    machine *m = self;
+    TSAN(__tsan_release(&m->warp[m->current / WARP_THREADS]));
+    meet_warp(m);
+    TSAN(__tsan_acquire(&m->warp[m->current / WARP_THREADS]));
 }
 
 UNTRACED float nm_emulator_warp_xor(float v, int mask)
