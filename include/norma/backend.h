@@ -871,10 +871,10 @@ typedef struct nm_plan_update_args {
 } nm_plan_update_args;
 
 /* clang-format off */
-#define NM_KERNELS(K)                                                                       \
-    K(upload) K(download) K(copy) K(zero)                                                   \
-    K(random_init)                                                                          \
-    K(gemm)                                                                                 \
+#define NM_KERNELS(K)   NM_TRANSFERS(K) NM_COMPUTATIONS(K)
+#define NM_TRANSFERS(K) K(upload) K(download) K(copy) K(zero)
+#define NM_COMPUTATIONS(K)                                                                  \
+    K(random_init) K(gemm)                                                                  \
     K(linear) K(linear_selected) K(pack) K(round_int8) K(pack_int8) K(linear_int8)          \
     K(act_grad) K(linear_grad_input) K(linear_grad_weight)                                  \
     K(scale) K(add) K(add_dropout) K(dropout) K(map) K(map_grad) K(gate) K(gate_grad)       \

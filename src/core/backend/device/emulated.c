@@ -33,13 +33,9 @@ static void emulated_zero(nm_backend *b, const nm_zero_args *args)
 
 void nm_device_fill(nm_kernels *k)
 {
-    nm_device_elementwise(k);
-    nm_device_sequences(k);
-    nm_device_norms(k);
-    nm_device_products(k);
-    nm_device_loss(k);
-    nm_device_attentions(k);
-    nm_device_structures(k);
+#define K(name) k->name = nm_launch_##name;
+    NM_COMPUTATIONS(K)
+#undef K
 }
 
 nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err)

@@ -22,16 +22,11 @@ nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options
  * NM_MEMORY */
 nm_status nm_cuda_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
 
-/* All rows that have kernels of the dialect, but for transfers. */
+/* The rows of NM_KERNELS that compute: launch_*.c */
+#define K(name) void nm_launch_##name(nm_backend *b, const nm_##name##_args *args);
+NM_COMPUTATIONS(K)
+#undef K
 void nm_device_fill(nm_kernels *k);
-/* By family */
-void nm_device_elementwise(nm_kernels *k);
-void nm_device_sequences(nm_kernels *k);
-void nm_device_norms(nm_kernels *k);
-void nm_device_products(nm_kernels *k);
-void nm_device_loss(nm_kernels *k);
-void nm_device_attentions(nm_kernels *k);
-void nm_device_structures(nm_kernels *k);
 
 /* Launches a kernel on blocks_x * blocks_y blocks; nothing if there are none. */
 void nm_device_launch(nm_backend *b, const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y,

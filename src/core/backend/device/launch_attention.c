@@ -78,14 +78,14 @@ static void launch_forward(nm_backend *b, const struct dattention *x, const nm_p
     nm_device_launch(b, &nm_device_attention, (int64_t)q_packing->n_seqs * f.tiles, x->heads, &f, sizeof f);
 }
 
-static void device_attention(nm_backend *b, const nm_attention_args *args)
+void nm_launch_attention(nm_backend *b, const nm_attention_args *args)
 {
     NM_ASSERT(args->out.rows == args->q.rows && args->out.cols == args->v.cols);
     const struct dattention x = plain_attention(b, args);
     launch_forward(b, &x, args->q_packing, args->v, args->out, nm_device_address(args->lse));
 }
 
-static void device_relative_attention(nm_backend *b, const nm_relative_attention_args *args)
+void nm_launch_relative_attention(nm_backend *b, const nm_relative_attention_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->q, args->out));
     const struct dattention x = relative(b, args);
@@ -118,7 +118,7 @@ static dptr launch_delta(nm_backend *b, nm_mat out, nm_mat dout, int32_t heads)
     return delta;
 }
 
-static void device_attention_grad(nm_backend *b, const nm_attention_grad_args *args)
+void nm_launch_attention_grad(nm_backend *b, const nm_attention_grad_args *args)
 {
     const nm_attention_args *forward = &args->forward;
     NM_ASSERT(nm_device_same_shape(forward->q, args->dq) && nm_device_same_shape(forward->k, args->dk) &&
@@ -136,7 +136,7 @@ static void device_attention_grad(nm_backend *b, const nm_attention_grad_args *a
 
 /* The sums of ds k and of ds R over the keys are separate until their columns, the gradients of the biases,
  * have been added. */
-static void device_relative_attention_grad(nm_backend *b, const nm_relative_attention_grad_args *args)
+void nm_launch_relative_attention_grad(nm_backend *b, const nm_relative_attention_grad_args *args)
 {
     const nm_relative_attention_args *forward = &args->forward;
     const nm_mat q = forward->q;
@@ -159,7 +159,7 @@ static void device_relative_attention_grad(nm_backend *b, const nm_relative_atte
     NM_CALL(b, add, .alpha = 1, .x = far, .y = args->dq);
 }
 
-static void device_guided_attention(nm_backend *b, const nm_guided_attention_args *args)
+void nm_launch_guided_attention(nm_backend *b, const nm_guided_attention_args *args)
 {
     NM_ASSERT(!args->dq.data == !args->dk.data);
     const int32_t rows = args->q.rows;
@@ -190,7 +190,7 @@ static void device_guided_attention(nm_backend *b, const nm_guided_attention_arg
                          args->q_packing, args->k_packing);
 }
 
-static void device_attention_cached(nm_backend *b, const nm_attention_cached_args *args)
+void nm_launch_attention_cached(nm_backend *b, const nm_attention_cached_args *args)
 {
     const nm_mat q = args->q, k = args->k, v = args->v, out = args->out;
     const int32_t heads = args->heads, key_heads = args->key_heads ? args->key_heads : heads;
@@ -201,14 +201,4 @@ static void device_attention_cached(nm_backend *b, const nm_attention_cached_arg
            .k = nm_device_mat(k), .v = nm_device_mat(v), .out = nm_device_mat(out), ADDRESS(rows),
            ADDRESS(offsets), .scale = (float)args->scale, .heads = heads, .key_heads = key_heads,
            .bf16 = args->bf16);
-}
-
-void nm_device_attentions(nm_kernels *k)
-{
-    k->attention = device_attention;
-    k->attention_grad = device_attention_grad;
-    k->attention_cached = device_attention_cached;
-    k->guided_attention = device_guided_attention;
-    k->relative_attention = device_relative_attention;
-    k->relative_attention_grad = device_relative_attention_grad;
 }

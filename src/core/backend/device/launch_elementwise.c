@@ -15,27 +15,27 @@ _Static_assert((int)INIT_UNIFORM == (int)NM_INIT_UNIFORM &&
 _Static_assert((int)DOT_BLOCK == (int)NM_DOT_BLOCK, "blocks of dot");
 _Static_assert((int)PLAN_LOSS == (int)NM_PLAN_LOSS && (int)PLAN_SCALE == (int)NM_PLAN_SCALE, "plan");
 
-static void device_scale(nm_backend *b, const nm_scale_args *args)
+void nm_launch_scale(nm_backend *b, const nm_scale_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, scale, nm_device_elements(args->x), 1, MAT(x), MAT(y), ADDRESS(factor), .alpha = args->alpha);
 }
 
-static void device_add(nm_backend *b, const nm_add_args *args)
+void nm_launch_add(nm_backend *b, const nm_add_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, scale, nm_device_elements(args->x), 1, MAT(x), MAT(y), ADDRESS(factor), .alpha = args->alpha,
            .add = true);
 }
 
-static void device_add_dropout(nm_backend *b, const nm_add_dropout_args *args)
+void nm_launch_add_dropout(nm_backend *b, const nm_add_dropout_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y) && nm_device_same_shape(args->f, args->y));
     LAUNCH(b, add_dropout, nm_device_elements(args->y), 1, MAT(x), MAT(f), MAT(y),
            .drop = nm_device_drop(args->drop));
 }
 
-static void device_dropout(nm_backend *b, const nm_dropout_args *args)
+void nm_launch_dropout(nm_backend *b, const nm_dropout_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, add_dropout, nm_device_elements(args->y), 1,
@@ -43,31 +43,31 @@ static void device_dropout(nm_backend *b, const nm_dropout_args *args)
            .drop = nm_device_drop(args->drop));
 }
 
-static void device_store_bf16(nm_backend *b, const nm_store_bf16_args *args)
+void nm_launch_store_bf16(nm_backend *b, const nm_store_bf16_args *args)
 {
     LAUNCH(b, store_bf16, nm_device_elements(args->x), 1, MAT(x), ADDRESS(y));
 }
 
-static void device_load_bf16(nm_backend *b, const nm_load_bf16_args *args)
+void nm_launch_load_bf16(nm_backend *b, const nm_load_bf16_args *args)
 {
     LAUNCH(b, load_bf16, nm_device_elements(args->y), 1, MAT(y), ADDRESS(x));
 }
 
-static void device_act_grad(nm_backend *b, const nm_act_grad_args *args)
+void nm_launch_act_grad(nm_backend *b, const nm_act_grad_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->y, args->dy) && nm_device_same_shape(args->y, args->dz));
     LAUNCH(b, act_grad, nm_device_elements(args->y), 1, MAT(y), MAT(dy), MAT(dz),
            .drop = nm_device_drop(args->drop), .relu = args->act == NM_ACT_RELU);
 }
 
-static void device_map(nm_backend *b, const nm_map_args *args)
+void nm_launch_map(nm_backend *b, const nm_map_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, map, nm_device_elements(args->x), 1, MAT(x), MAT(y), ADDRESS(alpha), ADDRESS(shift),
            ADDRESS(weight), ADDRESS(bias), .op = (int)args->op);
 }
 
-static void device_map_grad(nm_backend *b, const nm_map_grad_args *args)
+void nm_launch_map_grad(nm_backend *b, const nm_map_grad_args *args)
 {
     enum { PLANES = 4 };
     const nm_map_args *forward = &args->forward;
@@ -85,13 +85,13 @@ static void device_map_grad(nm_backend *b, const nm_map_grad_args *args)
     nm_device_add_plane(b, partial, x, PLANES, 3, 1, args->d_shift);
 }
 
-static void device_gate(nm_backend *b, const nm_gate_args *args)
+void nm_launch_gate(nm_backend *b, const nm_gate_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->gate, args->y) && nm_device_same_shape(args->x, args->y));
     LAUNCH(b, gate, nm_device_elements(args->y), 1, MAT(gate), MAT(x), MAT(y), .op = (int)args->op);
 }
 
-static void device_gate_grad(nm_backend *b, const nm_gate_grad_args *args)
+void nm_launch_gate_grad(nm_backend *b, const nm_gate_grad_args *args)
 {
     const nm_gate_args *forward = &args->forward;
     NM_ASSERT(nm_device_same_shape(forward->gate, args->dy) && nm_device_same_shape(forward->x, args->dy));
@@ -100,21 +100,21 @@ static void device_gate_grad(nm_backend *b, const nm_gate_grad_args *args)
            .x = nm_device_mat(forward->x), MAT(dy), MAT(dgate), MAT(dx), .op = (int)forward->op);
 }
 
-static void device_vec(nm_backend *b, const nm_vec_args *args)
+void nm_launch_vec(nm_backend *b, const nm_vec_args *args)
 {
     LAUNCH(b, vec, nm_device_blocks(args->n, 128), 1,
            .list = {{ADDRESS(a), ADDRESS(b), ADDRESS(c), ADDRESS(out), args->s, args->t, (i64)args->op}},
            .count = 1, .n = args->n);
 }
 
-static void device_random_init(nm_backend *b, const nm_random_init_args *args)
+void nm_launch_random_init(nm_backend *b, const nm_random_init_args *args)
 {
     LAUNCH(b, random_init, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(out),
            .n = (int64_t)args->n, .seed = args->seed, .scale = args->init.scale, .site = args->site,
            .kind = (int)args->init.kind);
 }
 
-static void device_dot(nm_backend *b, const nm_dot_args *args)
+void nm_launch_dot(nm_backend *b, const nm_dot_args *args)
 {
     const int64_t blocks = nm_device_blocks((int64_t)args->n, DOT_BLOCK);
     const size_t bytes = ((size_t)blocks + 1) * sizeof(double);
@@ -133,7 +133,7 @@ static void device_dot(nm_backend *b, const nm_dot_args *args)
                 .host = args->blocks);
 }
 
-static void device_plan_update(nm_backend *b, const nm_plan_update_args *args)
+void nm_launch_plan_update(nm_backend *b, const nm_plan_update_args *args)
 {
     const size_t bytes = (size_t)args->passes * sizeof *args->ends;
     const dptr ends = nm_device_scratch(b, NM_DEVICE_ROWS, bytes);
@@ -144,7 +144,7 @@ static void device_plan_update(nm_backend *b, const nm_plan_update_args *args)
 }
 
 /* The factors of ref_adam */
-static void device_adam(nm_backend *b, const nm_adam_args *args)
+void nm_launch_adam(nm_backend *b, const nm_adam_args *args)
 {
     const nm_adam *config = args->config;
     const double correction1 = 1 - pow(config->beta1, (double)config->step);
@@ -157,30 +157,9 @@ static void device_adam(nm_backend *b, const nm_adam_args *args)
            .decay = coupled ? config->weight_decay : 0, .grad_scale = config->grad_scale);
 }
 
-static void device_sgd(nm_backend *b, const nm_sgd_args *args)
+void nm_launch_sgd(nm_backend *b, const nm_sgd_args *args)
 {
     LAUNCH(b, sgd, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(scale), ADDRESS(g),
            ADDRESS(p), ADDRESS(v), .n = (int64_t)args->n, .lr = args->lr, .momentum = args->momentum,
            .grad_scale = args->grad_scale, .clip = args->clip, .weight_decay = args->weight_decay);
-}
-
-void nm_device_elementwise(nm_kernels *k)
-{
-    k->scale = device_scale;
-    k->add = device_add;
-    k->add_dropout = device_add_dropout;
-    k->dropout = device_dropout;
-    k->store_bf16 = device_store_bf16;
-    k->load_bf16 = device_load_bf16;
-    k->act_grad = device_act_grad;
-    k->map = device_map;
-    k->map_grad = device_map_grad;
-    k->gate = device_gate;
-    k->gate_grad = device_gate_grad;
-    k->vec = device_vec;
-    k->random_init = device_random_init;
-    k->dot = device_dot;
-    k->plan_update = device_plan_update;
-    k->adam = device_adam;
-    k->sgd = device_sgd;
 }

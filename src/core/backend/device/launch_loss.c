@@ -32,7 +32,7 @@ static void loss_gradients(nm_backend *b, const nm_softmax_loss_args *args, nm_m
     nm_device_add_columns(b, logits, args->d_bias);
 }
 
-static void device_softmax_loss(nm_backend *b, const nm_softmax_loss_args *args)
+void nm_launch_softmax_loss(nm_backend *b, const nm_softmax_loss_args *args)
 {
     const int32_t tokens = args->hidden.rows, words = args->weight.rows, chunk = chunk_tokens(tokens, words);
     NM_ASSERT(args->hidden.cols == args->weight.cols);
@@ -55,31 +55,23 @@ static void device_softmax_loss(nm_backend *b, const nm_softmax_loss_args *args)
     LAUNCH(b, row_loss_total, 2, 1, .row_loss = row_loss, ADDRESS(sums), .n = tokens, .add = args->add_sums);
 }
 
-static void device_log_softmax(nm_backend *b, const nm_log_softmax_args *args)
+void nm_launch_log_softmax(nm_backend *b, const nm_log_softmax_args *args)
 {
     NM_ASSERT(args->x.rows == args->y.rows && args->x.cols == args->y.cols);
     LAUNCH(b, log_softmax, args->x.rows, 1, MAT(x), MAT(y), ADDRESS(allowed));
 }
 
-static void device_mix(nm_backend *b, const nm_mix_args *args)
+void nm_launch_mix(nm_backend *b, const nm_mix_args *args)
 {
     NM_ASSERT(args->m >= 0 && args->m < args->n && nm_device_same_shape(args->x, args->y));
     LAUNCH(b, mix, nm_device_blocks((int64_t)args->x.rows * args->x.cols, EACH_THREADS), 1, MAT(x), MAT(y),
            ADDRESS(mixture), .log_n = log(args->n), .first = args->m == 0, .last = args->m == args->n - 1);
 }
 
-static void device_log_top_k(nm_backend *b, const nm_log_top_k_args *args)
+void nm_launch_log_top_k(nm_backend *b, const nm_log_top_k_args *args)
 {
     NM_ASSERT(args->k > 0 && args->k <= args->x.cols && args->also >= 0 && args->also < args->x.cols);
     LAUNCH(b, log_top_k, args->x.rows, 1, MAT(x), ADDRESS(allowed), ADDRESS(values), ADDRESS(columns),
            ADDRESS(also_values), ADDRESS(given), ADDRESS(given_values), .k = args->k, .also = args->also,
            .log_sum = !args->ready, .ignored = NM_TARGET_IGNORED);
-}
-
-void nm_device_loss(nm_kernels *k)
-{
-    k->softmax_loss = device_softmax_loss;
-    k->log_softmax = device_log_softmax;
-    k->mix = device_mix;
-    k->log_top_k = device_log_top_k;
 }

@@ -18,7 +18,7 @@ static void check_token_norm(const nm_token_norm *spec, nm_mat x)
     NM_ASSERT(spec->bias_len <= 1 || spec->bias_len == x.cols);
 }
 
-static void device_token_norm(nm_backend *b, const nm_token_norm_args *args)
+void nm_launch_token_norm(nm_backend *b, const nm_token_norm_args *args)
 {
     const nm_token_norm *spec = args->spec;
     const nm_mat x = args->x;
@@ -33,7 +33,7 @@ static void device_token_norm(nm_backend *b, const nm_token_norm_args *args)
            .n_used = spec->n_used, .weight_len = spec->weight_len, .bias_len = spec->bias_len);
 }
 
-static void device_token_norm_grad(nm_backend *b, const nm_token_norm_grad_args *args)
+void nm_launch_token_norm_grad(nm_backend *b, const nm_token_norm_grad_args *args)
 {
     enum { PLANES = 2 };
     const nm_token_norm *spec = args->spec;
@@ -53,7 +53,7 @@ static void device_token_norm_grad(nm_backend *b, const nm_token_norm_grad_args 
     nm_device_add_plane(b, partial, x, PLANES, 1, spec->bias_len, args->d_bias);
 }
 
-static void device_seed_norm(nm_backend *b, const nm_seed_norm_args *args)
+void nm_launch_seed_norm(nm_backend *b, const nm_seed_norm_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, seed_norm, nm_device_blocks(args->x.rows, ROW_WARPS), 1, MAT(x), MAT(y), ADDRESS(weight),
@@ -61,7 +61,7 @@ static void device_seed_norm(nm_backend *b, const nm_seed_norm_args *args)
            .eps = (float)args->eps);
 }
 
-static void device_seed_norm_grad(nm_backend *b, const nm_seed_norm_grad_args *args)
+void nm_launch_seed_norm_grad(nm_backend *b, const nm_seed_norm_grad_args *args)
 {
     enum { PLANES = 3 };
     const nm_mat x = args->x;
@@ -116,7 +116,7 @@ static void store_plane(nm_backend *b, dptr partial, nm_mat x, int plane, double
                .blocks = (int)nm_device_blocks(x.rows, ROWS_PER_PARTIAL), .cols = x.cols);
 }
 
-static void device_feature_moments(nm_backend *b, const nm_feature_moments_args *args)
+void nm_launch_feature_moments(nm_backend *b, const nm_feature_moments_args *args)
 {
     const nm_mat x = args->x, none = {0};
     prepare_rows(b, args->spec, x, args->row_scale);
@@ -134,7 +134,7 @@ static void device_feature_moments(nm_backend *b, const nm_feature_moments_args 
     }
 }
 
-static void device_feature_norm(nm_backend *b, const nm_feature_norm_args *args)
+void nm_launch_feature_norm(nm_backend *b, const nm_feature_norm_args *args)
 {
     const nm_mat x = args->x, none = {0};
     prepare_rows(b, args->spec, x, args->row_scale);
@@ -147,7 +147,7 @@ static void device_feature_norm(nm_backend *b, const nm_feature_norm_args *args)
            ADDRESS(shift), ADDRESS(scale), ADDRESS(weight), ADDRESS(bias), .groups = args->spec->groups);
 }
 
-static void device_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *args)
+void nm_launch_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *args)
 {
     const nm_mat x = args->x, dx = args->dx;
     NM_ASSERT(nm_device_same_shape(x, args->dy) && (!dx.data || nm_device_same_shape(x, dx)));
@@ -163,15 +163,4 @@ static void device_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_a
                MAT(dy), .x = nm_device_mat(x), .dx = nm_device_mat(dx), ADDRESS(row_scale), ADDRESS(shift),
                ADDRESS(scale), ADDRESS(a), ADDRESS(c0), ADDRESS(c1),
                .residual = nm_device_residual(args->residual), .groups = groups, .add = args->add);
-}
-
-void nm_device_norms(nm_kernels *k)
-{
-    k->token_norm = device_token_norm;
-    k->token_norm_grad = device_token_norm_grad;
-    k->seed_norm = device_seed_norm;
-    k->seed_norm_grad = device_seed_norm_grad;
-    k->feature_moments = device_feature_moments;
-    k->feature_norm = device_feature_norm;
-    k->feature_norm_grad = device_feature_norm_grad;
 }

@@ -24,7 +24,7 @@ static void multiply(nm_backend *b, const struct gemm_args *args, bool rounded)
         nm_device_launch(b, &nm_device_gemm, down, across, args, sizeof *args);
 }
 
-static void device_gemm(nm_backend *b, const nm_gemm_args *args)
+void nm_launch_gemm(nm_backend *b, const nm_gemm_args *args)
 {
     const nm_mat x = args->a, y = args->b, c = args->c;
     NM_ASSERT((args->ta ? x.cols : x.rows) == c.rows && (args->tb ? y.rows : y.cols) == c.cols);
@@ -40,7 +40,7 @@ static void device_gemm(nm_backend *b, const nm_gemm_args *args)
              false);
 }
 
-static void device_linear(nm_backend *b, const nm_linear_args *args)
+void nm_launch_linear(nm_backend *b, const nm_linear_args *args)
 {
     NM_ASSERT(args->x.rows == args->y.rows && args->x.cols == args->weight.cols &&
               args->y.cols == args->weight.rows);
@@ -58,14 +58,14 @@ static void device_linear(nm_backend *b, const nm_linear_args *args)
              true);
 }
 
-static void device_linear_selected(nm_backend *b, const nm_linear_selected_args *args)
+void nm_launch_linear_selected(nm_backend *b, const nm_linear_selected_args *args)
 {
     NM_ASSERT(args->x.rows == args->y.rows && args->x.cols == args->weight.cols);
     LAUNCH(b, linear_selected, nm_device_blocks((int64_t)args->y.rows * args->y.cols, ROW_WARPS), 1, MAT(x),
            MAT(weight), MAT(y), ADDRESS(bias), ADDRESS(rows));
 }
 
-static void device_linear_grad_input(nm_backend *b, const nm_linear_grad_input_args *args)
+void nm_launch_linear_grad_input(nm_backend *b, const nm_linear_grad_input_args *args)
 {
     NM_ASSERT(args->dy.rows == args->dx.rows && args->dx.cols == args->weight.cols &&
               args->dy.cols == args->weight.rows);
@@ -78,7 +78,7 @@ static void device_linear_grad_input(nm_backend *b, const nm_linear_grad_input_a
              true);
 }
 
-static void device_linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *args)
+void nm_launch_linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *args)
 {
     NM_ASSERT(!args->dw.data || (args->dy.rows == args->x.rows && args->dy.cols == args->dw.rows &&
                                  args->x.cols == args->dw.cols));
@@ -92,13 +92,4 @@ static void device_linear_grad_weight(nm_backend *b, const nm_linear_grad_weight
                                      .ta = true},
                  true);
     nm_device_add_columns(b, args->dy, args->db);
-}
-
-void nm_device_products(nm_kernels *k)
-{
-    k->gemm = device_gemm;
-    k->linear = device_linear;
-    k->linear_selected = device_linear_selected;
-    k->linear_grad_input = device_linear_grad_input;
-    k->linear_grad_weight = device_linear_grad_weight;
 }

@@ -1,7 +1,7 @@
 /* Launches of embeddings, gathered rows, rotary positions and max pooling. */
 #include "backend/device/launch.h"
 
-static void device_embed(nm_backend *b, const nm_embed_args *args)
+void nm_launch_embed(nm_backend *b, const nm_embed_args *args)
 {
     NM_ASSERT(args->table.cols == args->out.cols &&
               (!args->positions.data || args->positions.cols == args->out.cols));
@@ -9,20 +9,20 @@ static void device_embed(nm_backend *b, const nm_embed_args *args)
            ADDRESS(pos), .drop = nm_device_drop(args->drop), .scale = (float)args->scale);
 }
 
-static void device_embed_grad(nm_backend *b, const nm_embed_grad_args *args)
+void nm_launch_embed_grad(nm_backend *b, const nm_embed_grad_args *args)
 {
     NM_ASSERT(args->dtable.cols == args->dout.cols);
     LAUNCH(b, embed_grad, args->dout.rows, 1, MAT(dout), MAT(dtable), ADDRESS(ids),
            .drop = nm_device_drop(args->drop), .scale = (float)args->scale);
 }
 
-static void device_gather(nm_backend *b, const nm_gather_args *args)
+void nm_launch_gather(nm_backend *b, const nm_gather_args *args)
 {
     NM_ASSERT(args->x.cols == args->out.cols);
     LAUNCH(b, gather, nm_device_elements(args->out), 1, MAT(x), MAT(out), ADDRESS(rows));
 }
 
-static void device_rotate(nm_backend *b, const nm_rotate_args *args)
+void nm_launch_rotate(nm_backend *b, const nm_rotate_args *args)
 {
     const nm_mat x = args->x, table = args->table;
     NM_ASSERT(x.rows == args->y.rows && x.cols == args->y.cols && args->heads > 0 &&
@@ -33,7 +33,7 @@ static void device_rotate(nm_backend *b, const nm_rotate_args *args)
            MAT(y), ADDRESS(positions), .interleaved = args->interleaved, .inverse = args->inverse);
 }
 
-static void device_pool_max(nm_backend *b, const nm_pool_max_args *args)
+void nm_launch_pool_max(nm_backend *b, const nm_pool_max_args *args)
 {
     const nm_packing *packing = args->packing;
     NM_ASSERT(args->x.rows == packing->n_tokens && args->out.rows == packing->n_seqs &&
@@ -42,20 +42,10 @@ static void device_pool_max(nm_backend *b, const nm_pool_max_args *args)
            .offsets = nm_device_address(packing->device_offsets), ADDRESS(where));
 }
 
-static void device_pool_max_grad(nm_backend *b, const nm_pool_max_grad_args *args)
+void nm_launch_pool_max_grad(nm_backend *b, const nm_pool_max_grad_args *args)
 {
     const nm_mat dx = args->dx;
     LAUNCH(b, scale, nm_device_elements(dx), 1, .x = nm_device_mat(dx), .y = nm_device_mat(dx), .alpha = 0);
     LAUNCH(b, pool_max_grad, nm_device_elements(args->dout), 1, MAT(dout), .dx = nm_device_mat(dx),
            ADDRESS(where));
-}
-
-void nm_device_sequences(nm_kernels *k)
-{
-    k->embed = device_embed;
-    k->embed_grad = device_embed_grad;
-    k->gather = device_gather;
-    k->rotate = device_rotate;
-    k->pool_max = device_pool_max;
-    k->pool_max_grad = device_pool_max_grad;
 }

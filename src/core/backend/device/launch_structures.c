@@ -29,7 +29,7 @@ static struct dterm term_of(nm_backend *b, const nm_block_term_args *args)
                           .causal = args->causal};
 }
 
-static void device_block_term(nm_backend *b, const nm_block_term_args *args)
+void nm_launch_block_term(nm_backend *b, const nm_block_term_args *args)
 {
     const int32_t tokens = args->q.rows, pairs = args->weight.rows;
     dptr at = nm_device_scratch(b, NM_DEVICE_WORK, (size_t)tokens * (size_t)pairs * sizeof(float) + 1);
@@ -55,7 +55,7 @@ static nm_mat columns(nm_mat m, int32_t first, int32_t cols)
     return (nm_mat){(float *)m.data + first, m.rows, cols, m.stride};
 }
 
-static void device_block_term_grad(nm_backend *b, const nm_block_term_grad_args *args)
+void nm_launch_block_term_grad(nm_backend *b, const nm_block_term_grad_args *args)
 {
     const nm_block_term_args *forward = &args->forward;
     const int32_t tokens = forward->q.rows, pairs = forward->weight.rows, h = forward->q.cols;
@@ -80,7 +80,7 @@ static void device_block_term_grad(nm_backend *b, const nm_block_term_grad_args 
     add_to_cores(b, columns(sums, 2 * h, h), args->dcore);
 }
 
-static void device_crf(nm_backend *b, const nm_crf_args *args)
+void nm_launch_crf(nm_backend *b, const nm_crf_args *args)
 {
     const nm_packing *packing = args->packing;
     const int32_t tokens = args->emissions.rows, tags = args->emissions.cols;
@@ -120,14 +120,14 @@ static struct dwindows windows_of(const nm_windows *w, nm_mat map, nm_mat out, i
                              .across = nm_windows_along(w, w->width)};
 }
 
-static void device_patches(nm_backend *b, const nm_patches_args *args)
+void nm_launch_patches(nm_backend *b, const nm_patches_args *args)
 {
     const nm_windows *w = args->windows;
     LAUNCH(b, patches, nm_device_elements(args->out), 1, MAT(x), MAT(out),
            .w = windows_of(w, args->x, args->out, w->size * w->size * args->x.cols));
 }
 
-static void device_patches_grad(nm_backend *b, const nm_patches_grad_args *args)
+void nm_launch_patches_grad(nm_backend *b, const nm_patches_grad_args *args)
 {
     const nm_windows *w = args->windows;
     LAUNCH(b, windows_grad, nm_device_elements(args->dx), 1, MAT(dout), MAT(dx),
@@ -135,13 +135,13 @@ static void device_patches_grad(nm_backend *b, const nm_patches_grad_args *args)
            .part = args->dx.cols, .add = args->add);
 }
 
-static void device_window_mean(nm_backend *b, const nm_window_mean_args *args)
+void nm_launch_window_mean(nm_backend *b, const nm_window_mean_args *args)
 {
     LAUNCH(b, window_mean, nm_device_elements(args->out), 1, MAT(x), MAT(out),
            .w = windows_of(args->windows, args->x, args->out, args->x.cols));
 }
 
-static void device_window_mean_grad(nm_backend *b, const nm_window_mean_grad_args *args)
+void nm_launch_window_mean_grad(nm_backend *b, const nm_window_mean_grad_args *args)
 {
     const nm_windows *w = args->windows;
     LAUNCH(b, windows_grad, nm_device_elements(args->dx), 1, MAT(dout), MAT(dx),
@@ -149,12 +149,12 @@ static void device_window_mean_grad(nm_backend *b, const nm_window_mean_grad_arg
            .add = args->add);
 }
 
-static void device_round_int8(nm_backend *b, const nm_round_int8_args *args)
+void nm_launch_round_int8(nm_backend *b, const nm_round_int8_args *args)
 {
     LAUNCH(b, round_int8, nm_device_blocks(args->m.rows, ROW_WARPS), 1, MAT(m));
 }
 
-static void device_pack_int8(nm_backend *b, const nm_pack_int8_args *args)
+void nm_launch_pack_int8(nm_backend *b, const nm_pack_int8_args *args)
 {
     const nm_mat weight = args->weight;
     *args->bytes = weight.cols <= NM_INT8_COLS ? nm_int8_bytes(weight.rows, weight.cols) : 0;
@@ -165,7 +165,7 @@ static void device_pack_int8(nm_backend *b, const nm_pack_int8_args *args)
            ADDRESS(packed), .panels = panels);
 }
 
-static void device_linear_int8(nm_backend *b, const nm_linear_int8_args *args)
+void nm_launch_linear_int8(nm_backend *b, const nm_linear_int8_args *args)
 {
     const nm_mat x = args->x, y = args->y;
     const nm_int8 *weight = args->weight;
@@ -182,23 +182,8 @@ static void device_linear_int8(nm_backend *b, const nm_linear_int8_args *args)
 }
 
 /* `linear` reads weights as they are. */
-static void device_pack(nm_backend *b, const nm_pack_args *args)
+void nm_launch_pack(nm_backend *b, const nm_pack_args *args)
 {
     (void)b;
     *args->bytes = 0;
-}
-
-void nm_device_structures(nm_kernels *k)
-{
-    k->block_term = device_block_term;
-    k->block_term_grad = device_block_term_grad;
-    k->crf = device_crf;
-    k->patches = device_patches;
-    k->patches_grad = device_patches_grad;
-    k->window_mean = device_window_mean;
-    k->window_mean_grad = device_window_mean_grad;
-    k->round_int8 = device_round_int8;
-    k->pack = device_pack;
-    k->pack_int8 = device_pack_int8;
-    k->linear_int8 = device_linear_int8;
 }
