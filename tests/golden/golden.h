@@ -8,7 +8,7 @@
 #include "norma/norm_type.h"
 #include "norma/option.h"
 
-typedef enum golden_result { GOLDEN_PASSED, GOLDEN_FAILED, GOLDEN_SKIPPED } golden_result;
+typedef enum golden_result { GOLDEN_PASSED, GOLDEN_FAILED, GOLDEN_SKIPPED, GOLDEN_LEFT_OUT } golden_result;
 
 typedef struct golden_case {
     const char *path, *method, *variant; /* never NULL */

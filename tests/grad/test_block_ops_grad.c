@@ -1,6 +1,7 @@
 /* Tape operations of Transformer blocks (scales, gated linear units, rotary position embeddings, grouped
  * heads, column copies) in double on fenced memory: values against their definitions, gradients against
- * central differences, exhausted memory.
+ * central differences, exhausted memory. The same on the backend `emulated`, whose gradients in float are
+ * compared with those of ref.
  *
  * The objective is sum(weights z) with z = 1.3 y. The operation reads a parameter, whose gradient is added,
  * or an intermediate, whose gradient is assigned. Data that the backward pass must not read is freed before
@@ -126,6 +127,8 @@ static nm_tensor *run_rotated(const op_case *c, nm_tape *tape, nm_tensor *x, nm_
             table[p][WIDTH / 2 + k] = sin(angle(p, k));
         }
     nm_mat device_table = nm_mat_of(nm_tape_upload(tape, table, sizeof table), LENGTH, WIDTH);
+    if (device_table.data) /* in the precision of the backend */
+        nm_backend_write(tape->backend, device_table.data, table[0], LENGTH * WIDTH);
     const int32_t *device_positions = nm_tape_upload(tape, positions, sizeof positions);
     return nm_rotated(tape, x, &device_table, device_positions, HEADS, c->interleaved);
 }
@@ -219,6 +222,7 @@ typedef struct rig {
     nm_tensor inputs[N_INPUTS];
     int n[N_INPUTS];
     double values[N_INPUTS][MAX_ELEMENTS], grads[N_INPUTS][MAX_ELEMENTS], weights[MAX_ELEMENTS];
+    double tolerance; /* of values */
 } rig;
 
 static void check(nm_status status, const nm_error *err)
@@ -241,18 +245,23 @@ static void add_input(rig *r, int input, int rows, int cols)
 }
 
 /* tape_bytes 0: enough */
-static void rig_open(rig *r, const op_case *c, bool direct, size_t tape_bytes)
+static void rig_open_on(rig *r, const nm_backend_options *options, const op_case *c, bool direct,
+                        size_t tape_bytes)
 {
     nm_error err;
-    *r = (rig){.c = c, .direct = direct};
-    check(nm_backend_create(&r->backend,
-                            &(nm_backend_options){.name = "ref", .dtype = NM_F64, .fenced = true}, &err),
-          &err);
+    *r = (rig){.c = c, .direct = direct, .tolerance = options->dtype == NM_F64 ? 1e-13 : 1e-6};
+    check(nm_backend_create(&r->backend, options, &err), &err);
     check(nm_tape_init(&r->tape, r->backend, tape_bytes ? tape_bytes : 1 << 20, &err), &err);
     add_input(r, X, ROWS, COLS);
     add_input(r, SCALE, 1, c->scale_cols ? c->scale_cols : 1);
     for (int i = 0; i < ROWS * c->y_cols; i++)
         r->weights[i] = random_normal(N_INPUTS, i);
+}
+
+static void rig_open(rig *r, const op_case *c, bool direct, size_t tape_bytes)
+{
+    rig_open_on(r, &(nm_backend_options){.name = "ref", .dtype = NM_F64, .fenced = true}, c, direct,
+                tape_bytes);
 }
 
 static void rig_close(rig *r)
@@ -266,7 +275,7 @@ static nm_tensor *forward(rig *r, bool training, nm_tensor **y)
 {
     nm_tape_start(&r->tape, training, seed, micro_batch);
     for (int i = 0; i < N_INPUTS; i++)
-        nm_backend_upload(r->backend, r->inputs[i].data, r->values[i], (size_t)r->n[i] * sizeof(double));
+        nm_backend_write(r->backend, r->inputs[i].data, r->values[i], (size_t)r->n[i]);
     nm_tensor *x = r->direct ? &r->inputs[X] : nm_scaled(&r->tape, &r->inputs[X], BEFORE);
     *y = r->c->run(r->c, &r->tape, x, &r->inputs[SCALE]);
     nm_tensor *z = nm_scaled(&r->tape, *y, AFTER);
@@ -298,9 +307,9 @@ static nm_status backward(rig *r, nm_tensor *z, nm_error *err)
     for (int i = 0; i < MAX_ELEMENTS; i++)
         before[i] = random_normal(6, i);
     for (int i = 0; i < N_INPUTS; i++)
-        nm_backend_upload(r->backend, r->inputs[i].grad, before, (size_t)r->n[i] * sizeof(double));
+        nm_backend_write(r->backend, r->inputs[i].grad, before, (size_t)r->n[i]);
     if (dz.data)
-        nm_backend_upload(r->backend, dz.data, r->weights, (size_t)(ROWS * r->c->y_cols) * sizeof(double));
+        nm_backend_write(r->backend, dz.data, r->weights, (size_t)(ROWS * r->c->y_cols));
     NM_TRY(nm_tape_backward(&r->tape, err));
     for (int k = 0; k < N_INPUTS; k++) {
         nm_backend_read(r->backend, r->grads[k], r->inputs[k].grad, (size_t)r->n[k]);
@@ -324,7 +333,7 @@ static void check_values(rig *r, bool training)
     for (int i = 0; i < ROWS * r->c->y_cols; i++) {
         int row = i / r->c->y_cols, col = i % r->c->y_cols;
         double expected = AFTER * r->c->expected(&without_dropout, x, r->values[SCALE], row, col);
-        if (!(fabs(z[i] - expected) <= 1e-13 * (1 + fabs(expected))))
+        if (!(fabs(z[i] - expected) <= r->tolerance * (1 + fabs(expected))))
             fail_msg("%s: element [%d, %d] is %.15g, expected %.15g", r->c->name, row, col, z[i], expected);
     }
 }
@@ -361,6 +370,30 @@ static void test_values_and_gradients(void **state)
             check_values(&r, false);
             check_gradients(&r);
             rig_close(&r);
+        }
+}
+
+static void test_emulated(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_CASES; i++)
+        for (int direct = 0; direct <= !cases[i].alone; direct++) {
+            rig r, f;
+            nm_error err;
+            nm_tensor *y;
+            rig_open(&r, &cases[i], direct, 0);
+            rig_open_on(&f, &(nm_backend_options){.name = "emulated"}, &cases[i], direct, 0);
+            check_values(&f, true);
+            check_values(&f, false);
+            check(backward(&r, forward(&r, true, &y), &err), &err);
+            check(backward(&f, forward(&f, true, &y), &err), &err);
+            for (int k = 0; k < N_INPUTS; k++)
+                for (int j = 0; j < r.n[k]; j++)
+                    if (!(fabs(f.grads[k][j] - r.grads[k][j]) <= 1e-6 * (1 + fabs(r.grads[k][j]))))
+                        fail_msg("%s: gradient of input %d, element %d is %.9g on emulated, %.9g on ref",
+                                 r.c->name, k, j, f.grads[k][j], r.grads[k][j]);
+            rig_close(&r);
+            rig_close(&f);
         }
 }
 
@@ -434,8 +467,9 @@ static void test_rotation_is_relative(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_and_gradients), cmocka_unit_test(test_exhausted_tape),
-        cmocka_unit_test(test_no_effect), cmocka_unit_test(test_rotation_is_relative)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values_and_gradients),
+                                       cmocka_unit_test(test_emulated), cmocka_unit_test(test_exhausted_tape),
+                                       cmocka_unit_test(test_no_effect),
+                                       cmocka_unit_test(test_rotation_is_relative)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

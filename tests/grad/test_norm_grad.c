@@ -1,6 +1,7 @@
 /* Gradients of every registered norm whose backward is the derivative, against central differences in double:
  * dx and every learned parameter, with several settings per type. A new type is included when it is
- * registered.
+ * registered. The backend `emulated` has float only, in which differences would be too inaccurate: its
+ * results and gradients, of all norms, are compared with those of ref in double.
  *
  * The objective is sum(weights y) + penalty. Values that are constants in the backward pass are constant
  * here: state and counters are restored before every evaluation, and settings make them independent of the
@@ -21,7 +22,7 @@
 
 enum { ROWS = 7, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH, MAX_SETTINGS = 8 };
 
-static const double STEP = 1e-5, TOLERANCE = 1e-6;
+static const double STEP = 1e-5, TOLERANCE = 1e-6, FLOAT_TOLERANCE = 1e-5;
 
 /* Settings in addition to the defaults. RBN is compared with the running values before the update, which do
  * not depend on the batch; r and d of renorm are at their limits, where they are constants. */
@@ -159,14 +160,96 @@ static void check(nm_backend *backend, const char *type, const char *settings)
     nm_norm_free(s.norm);
 }
 
-static nm_backend *open_backend(void)
+static nm_backend *open_backend_in(const char *name, nm_dtype dtype)
 {
     nm_backend *backend;
     nm_error err;
-    assert_int_equal(nm_backend_create(
-                         &backend, &(nm_backend_options){.name = "ref", .dtype = NM_F64, .threads = 1}, &err),
-                     NM_OK);
+    assert_int_equal(
+        nm_backend_create(&backend, &(nm_backend_options){.name = name, .dtype = dtype, .threads = 1}, &err),
+        NM_OK);
     return backend;
+}
+
+static nm_backend *open_backend(void)
+{
+    return open_backend_in("ref", NM_F64);
+}
+
+static void round_to_float(double *values, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        values[i] = (double)(float)values[i];
+}
+
+/* The subject with parameters and running values that float has. The memory of `emulated` is that of the
+ * host. */
+typedef struct float_subject {
+    nm_norm *norm;
+    float x[N], y[N], weights[N], dx[N];
+} float_subject;
+
+static void create_float_subject(float_subject *f, subject *s, nm_backend *backend, const char *settings)
+{
+    nm_error err;
+    assert_int_equal(nm_norm_create(&f->norm, backend, s->norm->type->name, settings, &s->norm->site, &err),
+                     NM_OK);
+    round_to_float(s->x, N);
+    round_to_float(s->weights, N);
+    for (int i = 0; i < N; i++) {
+        f->x[i] = (float)s->x[i];
+        f->weights[i] = (float)s->weights[i];
+    }
+    for (int p = 0; p < s->shape.n_params; p++) {
+        round_to_float(s->norm->params[p], s->shape.params[p].length);
+        nm_backend_write(backend, f->norm->params[p], s->norm->params[p], (size_t)s->shape.params[p].length);
+    }
+    for (int i = 0; i < s->shape.n_state; i++) {
+        round_to_float(s->norm->state[i], s->shape.state[i].length);
+        nm_backend_write(backend, f->norm->state[i], s->norm->state[i], (size_t)s->shape.state[i].length);
+    }
+    memcpy(f->norm->counters, s->norm->counters, sizeof s->norm->counters);
+}
+
+/* Relative to the largest number of the vector, or to 1 */
+static void compare_floats(const subject *s, const char *settings, const char *what, int32_t n,
+                           const float *got, const double *want)
+{
+    double size = 1;
+    for (int32_t i = 0; i < n; i++)
+        size = fmax(size, fabs(want[i]));
+    for (int32_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - want[i]) <= FLOAT_TOLERANCE * size))
+            fail_msg("%s (%s): %s[%d] is %.9g on emulated, %.9g on ref", s->norm->type->name,
+                     settings ? settings : "defaults", what, (int)i, (double)got[i], want[i]);
+}
+
+static void check_emulated(nm_backend *reference, nm_backend *emulated, const char *type,
+                           const char *settings)
+{
+    subject s = {0};
+    float_subject f = {0};
+    nm_error err;
+    create_subject(&s, reference, type, settings);
+    create_float_subject(&f, &s, emulated, settings);
+    nm_norm_zero_grads(s.norm);
+    nm_norm_zero_grads(f.norm);
+    assert_int_equal(nm_norm_forward(s.norm, ROWS, s.x, s.y, &err), NM_OK);
+    assert_int_equal(nm_norm_forward(f.norm, ROWS, f.x, f.y, &err), NM_OK);
+    const double penalty = nm_norm_penalty(s.norm);
+    compare_floats(&s, settings, "penalty", 1, &(float){(float)nm_norm_penalty(f.norm)}, &penalty);
+    assert_int_equal(nm_norm_backward(s.norm, s.weights, s.dx, &err), NM_OK);
+    assert_int_equal(nm_norm_backward(f.norm, f.weights, f.dx, &err), NM_OK);
+    compare_floats(&s, settings, "y", N, f.y, s.y);
+    compare_floats(&s, settings, "dx", N, f.dx, s.dx);
+    for (int p = 0; p < s.shape.n_params; p++)
+        if (s.norm->param_grads[p])
+            compare_floats(&s, settings, s.shape.params[p].name, s.shape.params[p].length,
+                           f.norm->param_grads[p], s.norm->param_grads[p]);
+    for (int i = 0; i < s.shape.n_state; i++)
+        compare_floats(&s, settings, s.shape.state[i].name, s.shape.state[i].length, f.norm->state[i],
+                       s.norm->state[i]);
+    nm_norm_free(s.norm);
+    nm_norm_free(f.norm);
 }
 
 /* The defaults, with two exceptions. RBN compares with running values after the update, which depend on the
@@ -215,12 +298,28 @@ static void test_mabn_before_its_windows_are_full(void **unused)
     nm_backend_free(backend);
 }
 
+static void test_emulated(void **unused)
+{
+    (void)unused;
+    nm_backend *reference = open_backend(), *emulated = open_backend_in("emulated", NM_F32);
+    int checked = 0;
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++, checked++)
+        check_emulated(reference, emulated, (*type)->name, settings_of(*type));
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
+        for (int i = 0; i < MAX_SETTINGS && variants[v].settings[i]; i++)
+            check_emulated(reference, emulated, variants[v].type, variants[v].settings[i]);
+    assert_true(checked >= 21);
+    nm_backend_free(reference);
+    nm_backend_free(emulated);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_default_settings),
         cmocka_unit_test(test_further_settings),
         cmocka_unit_test(test_mabn_before_its_windows_are_full),
+        cmocka_unit_test(test_emulated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
