@@ -70,17 +70,18 @@ static json_t *direction(double seconds, double bytes, const bench_copy *copy, d
 static json_t *measure(const bench *on, const nm_norm_type *type, int32_t rows, int32_t width,
                        const bench_copy copy[2], pair layer, pair *taken)
 {
-    enum { FEWER = 16 };
+    const int32_t fewer = rows < 16 ? 1 : rows / 16; /* for the slow reference kernels */
+    const double times = (double)rows / fewer;
     bool quick = on->options->quick;
     double bytes = (double)rows * width * sizeof(float);
     *taken = time_norm(on, on->cpu, type, rows, width, quick ? 0.02 : 0.4);
     pair plain = {0};
     if (!on->device)
-        plain = time_norm(on, on->ref, type, rows / FEWER, width, 0);
+        plain = time_norm(on, on->ref, type, fewer, width, 0);
     return json_pack("{ss s[ii] so so}", "norm", type->name, "shape", rows, width, "forward",
-                     direction(taken->forward, 2 * bytes, &copy[0], plain.forward * FEWER, layer.forward),
+                     direction(taken->forward, 2 * bytes, &copy[0], plain.forward * times, layer.forward),
                      "backward",
-                     direction(taken->backward, 3 * bytes, &copy[1], plain.backward * FEWER, layer.backward));
+                     direction(taken->backward, 3 * bytes, &copy[1], plain.backward * times, layer.backward));
 }
 
 /* LayerNorm is measured first: the other times are relative to it. */

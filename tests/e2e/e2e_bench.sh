@@ -72,6 +72,10 @@ has '"times_ref"' all.json
 has '"norms": []' all.json
 has "x ref" table
 
+# The emulator of devices, with few rows because it is slow.
+"$bench" --quick --threads 1 --backend emulated --rows 2 --parts norms --match layer --json all.json >table
+[ "$(tr -d ' \n' <all.json | grep -o '"shape":\[2,512\]' | wc -l)" = 1 ] || fail "not one norm of 2 rows: $(cat all.json)"
+
 # Training steps with 1, 2 and 3 threads.
 "$bench" --quick --threads 3 --scaling --json all.json --set model.preset=tiny --set model.width=16 --set model.ff=32 \
     --set train.max_tokens=150 >table

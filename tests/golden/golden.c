@@ -171,8 +171,8 @@ golden_result golden_set_number(golden_case *test, nm_options *options, const ch
 }
 
 typedef struct totals {
-    int counts[3];           /* by golden_result */
-    nm_backend *backends[2]; /* in double, NULL: not run; in single precision */
+    int counts[GOLDEN_LEFT_OUT + 1]; /* by golden_result */
+    nm_backend *backends[2];         /* in double, NULL: not run; in single precision */
 } totals;
 
 static const char *text_of(const json_t *root, const char *key)
