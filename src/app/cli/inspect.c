@@ -253,10 +253,11 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
                                       .tid_sites = config->tid_sites};
     NM_TRY(nm_cli_check_arguments(cli, argc, argv, 1, NM_CLI_NO_LIMIT, err));
     NM_TRY(nm_inspection_select(&self->plan, config->measure, err));
+    NM_TRY(nm_device_choose_trained(cli->options, false, err));
+    NM_TRY(nm_device_reject_inference(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)
         NM_TRY(inspect_file_check(argv[i], err));
     NM_TRY(nm_cli_open_backend(cli, NULL, &self->backend, err));
-    NM_TRY(nm_device_reject_inference(nm_options_find(cli->options, "device"), "inspect", err));
     nm_status status = NM_OK;
     for (int i = 0; i < argc && status == NM_OK; i++)
         status = inspect_run(self, argv[i], err);
