@@ -39,6 +39,25 @@ static void test_cells_are_variants_and_rates_a_grid(void **state)
     nm_factorial_release(&f);
 }
 
+static void test_a_norm_has_a_label_and_settings(void **state)
+{
+    (void)state;
+    nm_factorial f = {0};
+    nm_error err;
+    assert_int_equal(
+        nm_factorial_parse(
+            &f, "norm=layer,at=batch:model.norm_position=sub:norm.at={enc.0=none};model.init=x=y,z", &err),
+        NM_OK);
+    assert_string_equal(f.norms,
+                        "layer/x_y=layer:model.init={x=y},layer/z=layer:model.init={z},"
+                        "at/x_y=batch:model.norm_position=sub:norm.at={enc.0=none}:model.init={x=y},"
+                        "at/z=batch:model.norm_position=sub:norm.at={enc.0=none}:model.init={z}");
+    nm_factorial_compute(&f, (const nm_run_result *[4]){0}, 1, 0);
+    assert_string_equal(f.effects[0].contrast, "at - layer");
+    assert_string_equal(f.effects[2].contrast, "(at - layer) x (z - x=y)");
+    nm_factorial_release(&f);
+}
+
 static void test_wrong_factors_are_errors(void **state)
 {
     (void)state;
@@ -102,6 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cells_are_variants_and_rates_a_grid),
+        cmocka_unit_test(test_a_norm_has_a_label_and_settings),
         cmocka_unit_test(test_wrong_factors_are_errors),
         cmocka_unit_test(test_effects_are_those_of_the_cells),
     };

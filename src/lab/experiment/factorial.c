@@ -78,18 +78,38 @@ static size_t level_of(const nm_factorial *f, size_t factor, size_t cell)
     return cell % f->factors.list[factor].n;
 }
 
+static bool is_norm(const nm_grid_axis *axis)
+{
+    return !strcmp(option_of(axis->key), "model.norm");
+}
+
+/* The length of the label of a norm with settings, "LABEL=NORM:key=value"; 0: the level has none. */
+static size_t label_length(const nm_grid_axis *axis, size_t level)
+{
+    size_t n = strcspn(axis->values[level], "=:");
+    return is_norm(axis) && axis->values[level][n] == '=' ? n : 0;
+}
+
+static char *level_name(const nm_grid_axis *axis, size_t level)
+{
+    size_t label = label_length(axis, level);
+    return label ? nm_format("%.*s", (int)label, axis->values[level]) : nm_duplicate(axis->values[level]);
+}
+
 static char *cell_text(const nm_factorial *f, size_t cell)
 {
     char *name = nm_duplicate(""), *norm = nm_duplicate(NM_RECIPE_NORMS), *settings = nm_duplicate("");
     for (size_t i = 0; i < f->factors.n; i++) {
         const nm_grid_axis *axis = &f->factors.list[i];
-        const char *value = axis->values[level_of(f, i, cell)];
-        nm_format_append(&name, "%s%s", i ? "/" : "", value);
-        if (!strcmp(option_of(axis->key), "model.norm")) {
+        size_t level = level_of(f, i, cell), label = label_length(axis, level);
+        char *part = level_name(axis, level);
+        nm_format_append(&name, "%s%s", i ? "/" : "", part);
+        free(part);
+        if (is_norm(axis)) {
             free(norm);
-            norm = nm_duplicate(value);
+            norm = nm_duplicate(axis->values[level] + label + (label > 0));
         } else {
-            nm_format_append(&settings, ":%s={%s}", option_of(axis->key), value);
+            nm_format_append(&settings, ":%s={%s}", option_of(axis->key), axis->values[level]);
         }
     }
     for (char *at = name; *at; at++) /* separators of a list of variants */
@@ -143,11 +163,16 @@ static double weight_of(const nm_factorial *f, const contrast *c, size_t cell)
 
 static char *contrast_text(const nm_factorial *f, const contrast *c)
 {
-    const nm_grid_axis *a = &f->factors.list[c->factors[0]], *b = &f->factors.list[c->factors[1]];
-    if (c->interaction)
-        return nm_format("(%s - %s) x (%s - %s)", a->values[c->levels[0]], a->values[0],
-                         b->values[c->levels[1]], b->values[0]);
-    return nm_format("%s - %s", a->values[c->levels[0]], a->values[0]);
+    const char *open = c->interaction ? "(" : "", *close = c->interaction ? ")" : "";
+    char *text = NULL;
+    for (int i = 0; i < 1 + c->interaction; i++) {
+        const nm_grid_axis *axis = &f->factors.list[c->factors[i]];
+        char *level = level_name(axis, c->levels[i]), *first = level_name(axis, 0);
+        nm_format_append(&text, "%s%s%s - %s%s", i ? " x " : "", open, level, first, close);
+        free(level);
+        free(first);
+    }
+    return text;
 }
 
 static nm_factor_effect effect_of(const nm_factorial *f, const contrast *c, const nm_run_result *const *runs,
