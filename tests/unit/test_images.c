@@ -210,13 +210,15 @@ typedef struct opened {
     nm_task task;
 } opened;
 
-static void open_task(opened *o, const char *crop, const char *mirror)
+/* Twelve images of two classes, of which a part is held out; valid: all of them are validation images, too. */
+static void open_images(opened *o, const char *crop, const char *mirror, bool valid)
 {
     nm_error err = {0};
     char *path = nm_path_join(folder, "images");
     const char *const settings[][2] = {{"data.train", path},    {"data.size", "8"},
                                        {"data.batch", "4"},     {"data.crop", crop},
-                                       {"data.mirror", mirror}, {"data.valid_fraction", "0.3"}};
+                                       {"data.mirror", mirror}, {"data.valid_fraction", "0.3"},
+                                       {"data.valid", valid ? path : ""}};
     for (int i = 0; i < 12; i++) {
         char name[64];
         snprintf(name, sizeof name, "images/%s/%d.png", i % 2 ? "a" : "b", i);
@@ -234,6 +236,11 @@ static void open_task(opened *o, const char *crop, const char *mirror)
     if (nm_task_image.open(&o->task, &err) != NM_OK)
         fail_msg("%s", err.text);
     free(path);
+}
+
+static void open_task(opened *o, const char *crop, const char *mirror)
+{
+    open_images(o, crop, mirror, false);
 }
 
 static void close_task(opened *o)
@@ -295,6 +302,36 @@ static void test_augmentation(void **state)
     }
     assert_in_range(changed, 15, 20);
     assert_in_range(zeros, 1, 20 * VALUES / 2);
+    nm_batches_release(&batches);
+    nm_arena_release(&arena);
+    close_task(&o);
+}
+
+/* A folder has one class after the other; each batch of validation has both. */
+static void test_validation_batches_mix_the_classes(void **state)
+{
+    (void)state;
+    opened o;
+    nm_batches batches;
+    nm_arena arena;
+    nm_error err;
+    int mixed = 0, seen[12] = {0};
+    open_images(&o, "0", "false", true);
+    nm_arena_init(&arena, SIZE_MAX);
+    assert_int_equal(nm_task_image.epoch(&o.task, NM_SPLIT_VALID, 0, false, &batches, &err), NM_OK);
+    assert_int_equal(batches.n, 3);
+    for (int64_t i = 0; i < batches.n; i++) {
+        nm_batch batch = nm_task_image.batch(&o.task, NM_SPLIT_VALID, &batches, i, 0, false, &arena);
+        int second = 0;
+        for (int k = 0; k < batch.n; k++) {
+            second += batch.target_out[k];
+            seen[batch.index[k]]++;
+        }
+        mixed += second > 0 && second < batch.n;
+    }
+    assert_in_range(mixed, 2, 3);
+    for (int k = 0; k < 12; k++)
+        assert_int_equal(seen[k], 1);
     nm_batches_release(&batches);
     nm_arena_release(&arena);
     close_task(&o);
@@ -372,7 +409,8 @@ int main(void)
         cmocka_unit_test(test_formats),      cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_scaling),      cmocka_unit_test(test_folder_of_classes),
         cmocka_unit_test(test_records),      cmocka_unit_test(test_standardization_and_split),
-        cmocka_unit_test(test_augmentation), cmocka_unit_test(test_kinds_of_augmentation),
+        cmocka_unit_test(test_augmentation),
+        cmocka_unit_test(test_validation_batches_mix_the_classes), cmocka_unit_test(test_kinds_of_augmentation),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -315,12 +315,15 @@ static nm_batch batch_of(const nm_image_sizes *size, int32_t n, const float *val
     };
 }
 
+/* Folders have one class after the other: validation is shuffled, too, so that the statistics of its batches
+ * are not those of a class. */
 static nm_status image_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
                              nm_error *err)
 {
     nm_image_parts *parts = task->parts;
     if (!parts->sets[split].n)
         return nm_fail(err, NM_USAGE, "there are no %s images", nm_prepare_split_names[split]);
+    shuffle = shuffle || split == NM_SPLIT_VALID;
     return nm_batches_create(batches, &parts->batching[split], epoch, shuffle, err);
 }
 
