@@ -58,7 +58,7 @@ def test_class_of_a_run(top, tmp_path, name):  # noqa: F811
                          "--train.updates", "3", "--train.score", "false", "--run.folder", tmp_path / "r",
                          *DEVICE)
     assert code == 0, err
-    lines = re.findall(r"(?:class of the model in transformers|no class in transformers): (.*)", err)
+    lines = re.findall(r"(?:class of the model in transformers|huggingface will refuse the model): (.*)", err)
     assert len(lines) == 1, err
     code, _, err = norma("convert", tmp_path / "r", "--to", "huggingface", "-o", tmp_path / "h")
     if code == 0:

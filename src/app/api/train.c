@@ -288,7 +288,7 @@ static void report_class(const nm_training *self)
     char *line =
         nm_huggingface_class(&view, &class, &err) == NM_OK
             ? nm_format("class of the model in transformers: %s (norma convert --to huggingface)", class)
-            : nm_format("the model has no class in transformers: %s", err.text);
+            : nm_format("norma convert --to huggingface will refuse the model: %s", err.text);
     on_message((void *)self, line);
     free(line);
 }

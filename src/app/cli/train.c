@@ -98,6 +98,11 @@ static void print_estimate(console *t, const nm_training_progress *p)
     t->estimate.done = true;
 }
 
+static bool has_images(const nm_training *training)
+{
+    return !strcmp(nm_training_option(training, "run.task"), "image");
+}
+
 static void on_progress(void *user, const nm_training_progress *p)
 {
     console *t = user;
@@ -113,10 +118,11 @@ static void on_progress(void *user, const nm_training_progress *p)
     if (isfinite(p->fraction))
         snprintf(percent, sizeof percent, "%.0f %%  ", floor(100 * p->fraction));
     fprintf(stderr,
-            "%s%sepoch %lld (%lld/%lld)  update %lld  loss %.3f%s  %.0f tok/s  lr %.2e  |g| %.2f  left %s%s",
+            "%s%sepoch %lld (%lld/%lld)  update %lld  loss %.3f%s  %.0f %s/s  lr %.2e  |g| %.2f  left %s%s",
             t->terminal ? "\r\033[K" : "", percent, (long long)p->epoch + 1, (long long)p->batch,
             (long long)p->batches, (long long)p->update, p->loss, perplexity, p->tokens_per_second,
-            p->learning_rate, p->grad_norm, left, t->terminal ? "" : "\n");
+            has_images(t->training) ? "images" : "tok", p->learning_rate, p->grad_norm, left,
+            t->terminal ? "" : "\n");
     t->line_open = t->terminal;
 }
 
@@ -205,8 +211,9 @@ static void print_done(const nm_training *training)
     const nm_training_summary run = nm_training_summarize(training);
     const char *folder = nm_training_folder(training);
     bool two_sides = !strcmp(nm_training_option(training, "run.task"), "translation");
-    fprintf(stderr, "done: %lld update%s, %lld %stokens; ", (long long)run.updates,
-            run.updates == 1 ? "" : "s", (long long)run.tokens, two_sides ? "target " : "");
+    fprintf(stderr, "done: %lld update%s, %lld %s; ", (long long)run.updates, run.updates == 1 ? "" : "s",
+            (long long)run.tokens,
+            has_images(training) ? "images" : two_sides ? "target tokens" : "tokens");
     if (!run.best_update) {
         fprintf(stderr, "no validation (%s/last.safetensors)\n", folder);
         return;
