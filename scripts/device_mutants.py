@@ -44,7 +44,7 @@ CHECKS = {
     "products": "gemm linear linear_selected linear_grad_input linear_grad_weight test_device_products",
     "sequences": "embed embed_grad gather rotate pool_max",
     "sums": "dot linear_grad_weight feature_moments crf",
-    "windows": "patches patches_grad window_mean window_mean_grad",
+    "windows": "patches patches_grad window_mean window_mean_grad convolve",
 }
 FIRST = {
     "attention_cached": "attention_cached",

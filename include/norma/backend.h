@@ -445,6 +445,34 @@ typedef struct nm_patches_grad_args {
     nm_mat dx;
 } nm_patches_grad_args;
 
+/* A convolution, with the patches P of x (nm_patches_args):
+ *     y = P W^T + bias
+ * room: memory for the patches of one image or more, [windows of whole images, size * size * channels]; a
+ * backend that does not gather them leaves it alone. */
+typedef struct nm_convolve_args {
+    const nm_windows *windows;
+    nm_mat x, weight; /* weight: [out, size * size * channels] */
+    const void *bias; /* [out], or NULL */
+    nm_mat room;
+    nm_mat y; /* [windows, out] */
+} nm_convolve_args;
+
+/* dx = the gradient of x, whose patches have the gradient dy W, or dx += if add */
+typedef struct nm_convolve_grad_input_args {
+    const nm_windows *windows;
+    nm_mat dy, weight, room;
+    bool add;
+    nm_mat dx;
+} nm_convolve_grad_input_args;
+
+/* dw += dy^T P
+ * db += column sums of dy */
+typedef struct nm_convolve_grad_weight_args {
+    const nm_windows *windows;
+    nm_mat dy, x, room, dw; /* dw without data: only db */
+    void *db;               /* or NULL */
+} nm_convolve_grad_weight_args;
+
 /* Average pooling: out[w] = 1/size^2 sum of x over the positions of window w */
 typedef struct nm_window_mean_args {
     const nm_windows *windows;
@@ -881,6 +909,7 @@ typedef struct nm_plan_update_args {
     K(store_bf16) K(load_bf16)                                                              \
     K(embed) K(embed_grad) K(gather)                                                        \
     K(patches) K(patches_grad) K(window_mean) K(window_mean_grad)                           \
+    K(convolve) K(convolve_grad_input) K(convolve_grad_weight)                              \
     K(rotate) K(attention) K(attention_grad) K(attention_cached) K(guided_attention)        \
     K(block_term) K(block_term_grad)                                                        \
     K(relative_attention) K(relative_attention_grad)                                        \

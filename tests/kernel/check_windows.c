@@ -3,7 +3,9 @@
  * that begin outside it. */
 #include "kernel_checks.h"
 
-enum { SHAPES = 5 };
+#include "backend/patchwise.h"
+
+enum { SHAPES = 5, CONVOLUTIONS = SHAPES + 1 };
 
 /* Images of odd sizes, among them some with one window. */
 static nm_windows windows_of(size z, int variant)
@@ -61,5 +63,72 @@ void check_window_mean_grad(pair *p, size z)
         test_mat dx = feature_map(p, &w, z), dout = pair_random(p, nm_windows_count(&w), z.cols, z.gap);
         BOTH(p, window_mean_grad, .windows = &w, .dout = dout.m[s], .add = variant % 2, .dx = dx.m[s]);
         mat_compare(p, "dx", dx, sum_ulps(w.size * w.size), 1);
+    }
+}
+
+/* As above, and images with more windows than the chunk of a sum has, if there are few channels. */
+static nm_windows convolution_of(size z, int variant)
+{
+    if (variant < SHAPES)
+        return windows_of(z, variant);
+    return (nm_windows){.images = 2,
+                        .height = z.cols < 16 ? 23 : 9,
+                        .width = (z.cols < 16 ? 24 : 8) + z.rows % 7,
+                        .size = 3,
+                        .stride = 1 + z.rows % 2,
+                        .padding = 1};
+}
+
+/* Memory for the patches; what a backend leaves there is not compared. */
+static test_mat room_for(pair *p, const nm_windows *w, int32_t channels)
+{
+    const int32_t cols = w->size * w->size * channels;
+    return pair_random(p, nm_patchwise_images(w, cols) * (nm_windows_count(w) / w->images), cols, 0);
+}
+
+void check_convolve(pair *p, size z)
+{
+    for (int variant = 0; variant < 2 * CONVOLUTIONS; variant++) {
+        const nm_windows w = convolution_of(z, variant / 2);
+        const int32_t out = other_width(z.cols), products = w.size * w.size * z.cols;
+        test_mat x = feature_map(p, &w, z), weight = pair_random(p, out, products, z.gap);
+        test_mat bias = random_vector(p, out), y = pair_random(p, nm_windows_count(&w), out, z.gap);
+        test_mat room = room_for(p, &w, z.cols);
+        BOTH(p, convolve, .windows = &w, .x = x.m[s], .weight = weight.m[s],
+             .bias = variant % 2 ? bias.m[s].data : NULL, .room = room.m[s], .y = y.m[s]);
+        mat_compare(p, "y", y, sum_ulps(products), 1);
+        pair_mark(p, room);
+    }
+}
+
+void check_convolve_grad_input(pair *p, size z)
+{
+    for (int variant = 0; variant < 2 * CONVOLUTIONS; variant++) {
+        const nm_windows w = convolution_of(z, variant / 2);
+        const int32_t out = other_width(z.cols), products = w.size * w.size * z.cols;
+        test_mat dx = feature_map(p, &w, z), weight = pair_random(p, out, products, z.gap);
+        test_mat dy = pair_random(p, nm_windows_count(&w), out, z.gap), room = room_for(p, &w, z.cols);
+        BOTH(p, convolve_grad_input, .windows = &w, .dy = dy.m[s], .weight = weight.m[s], .room = room.m[s],
+             .add = variant % 2, .dx = dx.m[s]);
+        mat_compare(p, "dx", dx, sum_ulps(w.size * w.size * out), 2);
+        pair_mark(p, room);
+    }
+}
+
+void check_convolve_grad_weight(pair *p, size z)
+{
+    for (int variant = 0; variant < 2 * CONVOLUTIONS; variant++) {
+        const nm_windows w = convolution_of(z, variant / 2);
+        const int32_t out = other_width(z.cols), products = w.size * w.size * z.cols;
+        test_mat x = feature_map(p, &w, z), dy = pair_random(p, nm_windows_count(&w), out, z.gap);
+        test_mat dw = pair_random(p, out, products, z.gap), db = random_vector(p, out);
+        test_mat room = room_for(p, &w, z.cols);
+        BOTH(p, convolve_grad_weight, .windows = &w, .dy = dy.m[s], .x = x.m[s], .room = room.m[s],
+             .dw = variant == 3 ? (nm_mat){0} : dw.m[s], .db = variant % 2 ? db.m[s].data : NULL);
+        if (variant != 3) /* a fixed weight */
+            mat_compare(p, "dw", dw, sum_ulps(nm_windows_count(&w)), 1);
+        if (variant % 2)
+            mat_compare(p, "db", db, 4, 1);
+        pair_mark(p, room);
     }
 }

@@ -23,7 +23,8 @@ typedef struct cpu_level {
         nm_cpu_linear_##level, nm_cpu_elementwise_##level, nm_cpu_map_##level, nm_cpu_windows_##level,       \
             nm_cpu_rotate_##level, nm_cpu_attention_##level, nm_cpu_block_term_##level, nm_cpu_loss_##level, \
             nm_cpu_token_norm_##level, nm_cpu_seed_norm_##level, nm_cpu_feature_norm_##level,                \
-            nm_cpu_optimizer_##level, nm_cpu_random_init_##level, nm_cpu_int8_##int8                         \
+            nm_cpu_optimizer_##level, nm_cpu_random_init_##level, nm_cpu_convolve_##level,                   \
+            nm_cpu_int8_##int8                                                                               \
     }
 #define FILL_BF16(level)                                                                                     \
     {                                                                                                        \

@@ -23,12 +23,13 @@ enum {
 };
 
 /* Kernels of one CPU level: each function replaces its entries of the table. */
-enum { NM_CPU_N_GROUPS = 14 };
+enum { NM_CPU_N_GROUPS = 15 };
 #define NM_CPU_LEVEL(level)                                                                                  \
     void nm_cpu_linear_##level(nm_kernels *k);                                                               \
     void nm_cpu_elementwise_##level(nm_kernels *k);                                                          \
     void nm_cpu_map_##level(nm_kernels *k);                                                                  \
     void nm_cpu_windows_##level(nm_kernels *k);                                                              \
+    void nm_cpu_convolve_##level(nm_kernels *k);                                                             \
     void nm_cpu_rotate_##level(nm_kernels *k);                                                               \
     void nm_cpu_attention_##level(nm_kernels *k);                                                            \
     void nm_cpu_block_term_##level(nm_kernels *k);                                                           \

@@ -29,7 +29,11 @@ typedef struct nm_gemm {
     const void *context;
 } nm_gemm;
 
-enum { NM_GEMM_COLS = 1024 }; /* columns of the largest block passed to `finish` */
+enum {
+    NM_GEMM_COLS = 1024, /* columns of the largest block passed to `finish` */
+    /* KC, of a chunk of a sum, even: a micro-panel of a fits L1 and a panel of b fits L2 */
+    NM_GEMM_DEPTH = 512
+};
 
 void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *gemm);
 

@@ -13,7 +13,6 @@ enum {
     MICRO_VECTORS = (MICRO_ROWS + NM_W - 1) / NM_W,
     MICRO_STEP = MICRO_VECTORS > 1 ? MICRO_VECTORS *NM_W : MICRO_ROWS,
     FEW_STEP = NM_TILE_ROWS, /* with few rows, a micro-panel of a and the prefetched b fit L1 */
-    DEPTH = 512,             /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
     PANELS = NM_PANEL_GROUP > 1 && MICRO_ROWS < 12 ? 16 : 8, /* micro-panels of a block */
     EXTRA_PANELS = PANELS / 4,        /* additional ones of a block, instead of a small last block */
     BLOCK_ROWS = PANELS * MICRO_ROWS, /* MC: the packed rows of a fit L2 */
@@ -25,10 +24,10 @@ enum {
     MAX_EQUAL_BLOCKS = 8, /* up to this number of blocks per thread, blocks have equal height */
     MANY_THREADS = 8,     /* with more threads, blocks of small matrices are chosen by their estimated time */
     PACK_COLS = 24,       /* packing a row takes as long as its product with this number of columns */
-    MICRO_PANEL_FLOATS = DEPTH * MICRO_STEP + 2 * NM_W,
-    PANEL_FLOATS = DEPTH * NM_TILE_COLS,
+    MICRO_PANEL_FLOATS = NM_GEMM_DEPTH * MICRO_STEP + 2 * NM_W,
+    PANEL_FLOATS = NM_GEMM_DEPTH * NM_TILE_COLS,
     OWN_PANELS = NM_TILE_VECTORS - 1, /* that a tile reads */
-    SPAN_DEPTH = 4 * DEPTH,           /* k of the shared panels: bounds their memory */
+    SPAN_DEPTH = 4 * NM_GEMM_DEPTH,           /* k of the shared panels: bounds their memory */
     SPAN_FLOATS = 4 << 20,            /* 16 MiB */
     PACK_ROWS = 64,                   /* rows of b that a thread packs at a time */
     PREFETCH_ROWS = 16,               /* prefetch distance when a is transposed */
@@ -36,7 +35,7 @@ enum {
     THREAD_WORK = 32768 /* multiply-adds per thread for which threads are started: about 0.3 microseconds */
 };
 #if defined(NM_BF16)
-_Static_assert((int)DEPTH == (int)NM_BF16_CHUNK, "results depend on the depth of a chunk");
+_Static_assert((int)NM_GEMM_DEPTH == (int)NM_BF16_CHUNK, "results depend on the depth of a chunk");
 #endif
 
 /* Packs rows k0 .. k0 + depth - 1 and columns col .. col + cols - 1 of b into panels of
@@ -241,7 +240,7 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
     const bool packs = !g->packed && !panels, few = part->rows < FEW_ROWS;
     for (int32_t k = 0, depth; k < part->depth; k += depth) {
         const int32_t k0 = part->k0 + k;
-        depth = nm_min_i32(part->depth - k, DEPTH);
+        depth = nm_min_i32(part->depth - k, NM_GEMM_DEPTH);
         const bool last = k0 + depth == g->depth;
         const float *b = own; /* the panel row k of the first panel */
         size_t panel = PANEL_FLOATS;

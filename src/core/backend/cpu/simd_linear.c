@@ -3,6 +3,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/tile.h"
+#include "backend/patchwise.h"
 
 enum { SUM_ROWS = 256 }; /* of a block of column sums */
 
@@ -249,7 +250,11 @@ void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to)
 
 void NM_SIMD(nm_cpu_linear)(nm_kernels *k)
 {
-#if !defined(NM_BF16)
+#if defined(NM_BF16)
+    k->convolve = nm_patchwise_convolve;
+    k->convolve_grad_input = nm_patchwise_grad_input;
+    k->convolve_grad_weight = nm_patchwise_grad_weight;
+#else
     k->gemm = gemm;
     k->linear_selected = linear_selected;
 #endif

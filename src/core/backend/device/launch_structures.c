@@ -1,5 +1,6 @@
 /* Launches of block-term attention, conditional random fields, windows of images, and int8 linear layers. */
 #include "backend/device/launch.h"
+#include "backend/patchwise.h"
 
 #include "backend/int8.h"
 
@@ -186,4 +187,19 @@ void nm_launch_pack(nm_backend *b, const nm_pack_args *args)
 {
     (void)b;
     *args->bytes = 0;
+}
+
+void nm_launch_convolve(nm_backend *b, const nm_convolve_args *args)
+{
+    nm_patchwise_convolve(b, args);
+}
+
+void nm_launch_convolve_grad_input(nm_backend *b, const nm_convolve_grad_input_args *args)
+{
+    nm_patchwise_grad_input(b, args);
+}
+
+void nm_launch_convolve_grad_weight(nm_backend *b, const nm_convolve_grad_weight_args *args)
+{
+    nm_patchwise_grad_weight(b, args);
 }
