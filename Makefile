@@ -173,7 +173,7 @@ bench-peers:
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
 	@cmake --build $(BUILD) -j $(JOBS)
 	@[ -x $(PEERS)/bin/python ] || python3 -m venv $(PEERS)
-	@$(PEERS)/bin/pip install --quiet --upgrade torch numpy ctranslate2
+	@$(PEERS)/bin/pip install --quiet --upgrade torch numpy pillow ctranslate2
 	@NORMA=$(BUILD)/norma BENCH=$(BUILD)/norma-bench $(PEERS)/bin/python bench/peers/bench_peers.py \
 	    --works $(WORKS) --match '$(MATCH)' --rounds $(ROUNDS) --steps $(STEPS) $(if $(QUICK),--quick)
 	@$(PEERS)/bin/python bench/peers/performance_page.py --write

@@ -3,7 +3,8 @@
 results/performance/CPU-N-cores.json.
 
     bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--quick] [--rounds 5]
-                               [--data FOLDER] [--output FOLDER] [--any-load] [--compile] [--lines 1000]
+                               [--data FOLDER] [--images FOLDER] [--output FOLDER] [--any-load] [--compile]
+                               [--lines 1000]
 
 Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2
 from PyPI. Each work is measured in rounds; in a round every side runs once, so that slow drifts of the
@@ -13,7 +14,7 @@ results/performance/README.md is generated from it by performance_page.py.
 
 Translation is measured on real text: without --data on the corpus of the demo (scripts/demo_corpus.sh), with
 10,000 BPE merges. Batches of language models are full, so only the size of their dictionary matters, and
-their words are drawn at random.
+their words are drawn at random. Images are measured with --images, a folder with train and test of CIFAR-10.
 """
 import argparse
 import datetime
@@ -309,6 +310,18 @@ def train_work(scratch, data, training, preset, tokens, steps, compiled):
         *torch_sides("torch_step.py", arguments + ["written"], compiled), *norma_sides(scratch, recipe)])
 
 
+def image_work(scratch, folder, steps):
+    """ResNet20 with BatchNorm; a round of PyTorch in each of its memory formats."""
+    arguments = ["--train", f"{folder}/train", "--valid", f"{folder}/test", "--steps", steps]
+    options = ["--data.train", f"{folder}/train", "--data.valid", "", "--data.test", "", "--run.profile", "small",
+               "--train.epochs", "0", "--train.updates", str(steps + 1), "--train.log_every", "1",
+               "--probe.every", "0"]
+    return Work("training, ResNet20, 128 images, images/s", "images/s", [
+        ("PyTorch, float", TorchSide("torch_images.py", arguments)),
+        ("PyTorch, float, channels last", TorchSide("torch_images.py", [*arguments, "--channels-last"])),
+        ("Norma, float", lambda: norma_speed(scratch, f"{ROOT}/recipes/pn/figure2-resnet20.ini", options))])
+
+
 def lm_name(shape, length, tokens):
     return f"language model, {LM_NAMES[shape]}, context {length:,}, {tokens:,} tokens"
 
@@ -499,6 +512,7 @@ def main():
     parser.add_argument("--steps", type=int, default=8, help="training steps of a round")
     parser.add_argument("--lines", type=int, default=1000, help="sentences to translate")
     parser.add_argument("--data", help="a data folder of norma prepare")
+    parser.add_argument("--images", help="a folder with train and test of CIFAR-10, a folder per class")
     parser.add_argument("--output", default=f"{ROOT}/results/performance")
     parser.add_argument("--any-load", action="store_true", help="do not wait until the machine is idle")
     parser.add_argument("--compile", action="store_true",
@@ -518,6 +532,8 @@ def main():
             training = without_validation(data, scratch, "training")
             works += [train_work(scratch, data, training, preset, tokens, given.steps, given.compile)
                       for preset, tokens in (("small", 2048), ("iwslt", 4096))[: 1 + larger]]
+        if "train" in chosen and given.images:
+            works.append(image_work(scratch, given.images, given.steps))
         if "lm" in chosen:
             works += [lm_work(scratch, shape, length, tokens, given.steps, given.compile)
                       for shape, length, tokens in (("d256", 64, 4096), ("d256", 1024, 4096),

@@ -14,6 +14,7 @@
 enum {
     BAND_FLOATS = 1 << 15,  /* of a band: with a chunk of a panel it fits L2 */
     IMAGE_FLOATS = 1 << 20, /* of the images that are copied together for dw */
+    WEIGHT_DEPTH = 128,     /* windows of a chunk of dw: with their rows of images they fit L1 */
     LEAST_WINDOWS = 64,     /* of an image: with fewer, adding its part to dw takes too long */
     PADDING = 2 * NM_W,     /* tiles load whole vectors */
     THREAD_WORK = 32768     /* multiply-adds per thread for which threads are started */
@@ -309,12 +310,12 @@ static void add_images(const convolution *c, const nm_convolve_grad_weight_args 
     for (int32_t i = 0; i < n; i++)
         copy_band(c, args->x, first + i, 0, c->down, images + (size_t)i * floats);
     for (int32_t i = 0; i < n; i++)
-        for (int32_t k0 = 0; k0 < windows; k0 += NM_GEMM_DEPTH)
+        for (int32_t k0 = 0; k0 < windows; k0 += WEIGHT_DEPTH)
             for (int64_t unit = (int64_t)n_units * thread / threads;
                  unit < (int64_t)n_units * (thread + 1) / threads; unit++)
                 add_unit(c, &units, (int32_t)unit, images + (size_t)i * floats,
                          nm_row(args->dy, (first + i) * windows), (size_t)args->dy.stride, k0,
-                         nm_min_i32(windows - k0, NM_GEMM_DEPTH), args->dw);
+                         nm_min_i32(windows - k0, WEIGHT_DEPTH), args->dw);
 #pragma omp barrier
 }
 
