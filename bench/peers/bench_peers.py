@@ -313,9 +313,9 @@ def train_work(scratch, data, training, preset, tokens, steps, compiled):
 def image_work(scratch, folder, steps):
     """ResNet20 with BatchNorm; a round of PyTorch in each of its memory formats."""
     arguments = ["--train", f"{folder}/train", "--valid", f"{folder}/test", "--steps", steps]
-    options = ["--data.train", f"{folder}/train", "--data.valid", "", "--data.test", "", "--run.profile", "small",
-               "--train.epochs", "0", "--train.updates", str(steps + 1), "--train.log_every", "1",
-               "--probe.every", "0"]
+    options = ["--data.train", f"{folder}/train", "--data.valid", "", "--data.test", "",
+               "--run.profile", "small", "--train.epochs", "0", "--train.updates", str(steps + 1),
+               "--train.log_every", "1", "--probe.every", "0"]
     return Work("training, ResNet20, 128 images, images/s", "images/s", [
         ("PyTorch, float", TorchSide("torch_images.py", arguments)),
         ("PyTorch, float, channels last", TorchSide("torch_images.py", [*arguments, "--channels-last"])),

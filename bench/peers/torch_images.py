@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""ResNet20 in PyTorch with the settings of the recipe pn/figure2-resnet20 and its profile small: training curve
-and throughput, to compare with `norma train pn/figure2-resnet20 --run.profile small`.
+"""ResNet20 in PyTorch with the settings of the recipe pn/figure2-resnet20 and its profile small: training
+curve and throughput, to compare with `norma train pn/figure2-resnet20 --run.profile small`.
 
-    OMP_NUM_THREADS=1 python3 bench/peers/torch_images.py --train data/cifar10/train --valid data/cifar10/test \\
-        [--per-class 400] [--epochs 15] [--seed 1] [--channels-last] [--steps 5 --rounds]
+    OMP_NUM_THREADS=1 python3 bench/peers/torch_images.py --train data/cifar10/train \\
+        --valid data/cifar10/test [--per-class 400] [--epochs 15] [--seed 1] [--channels-last]
+        [--steps 5 --rounds]
 
-The network is that of tests/interchange/images.py, which has Norma's losses and gradients, with the
-initialization of PyTorch. Crops from 4 pixels of padding, mirror images, batches of 128, SGD with momentum 0.9,
-weight decay 1e-4, a cosine from 0.1. With --steps it measures so many updates; --rounds: see torch_rounds.py.
+The network of tests/interchange/images.py, which has Norma's losses and gradients, with the initialization of
+PyTorch. Crops from 4 pixels of padding, mirror images, batches of 128, SGD with momentum 0.9, weight decay
+1e-4, a cosine from 0.1. --steps N measures N updates instead; --rounds: see torch_rounds.py.
 """
 import argparse
 import math
@@ -84,7 +85,8 @@ class Training:
         with torch.no_grad():
             logits = torch.cat([self.model(part) for part in images.split(BATCH)])
         self.model.train()
-        return F.cross_entropy(logits, labels).item(), 100 * (logits.argmax(1) == labels).float().mean().item()
+        right = (logits.argmax(1) == labels).float().mean().item()
+        return F.cross_entropy(logits, labels).item(), 100 * right
 
 
 def main():

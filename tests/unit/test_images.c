@@ -215,9 +215,12 @@ static void open_images(opened *o, const char *crop, const char *mirror, bool va
 {
     nm_error err = {0};
     char *path = nm_path_join(folder, "images");
-    const char *const settings[][2] = {{"data.train", path},    {"data.size", "8"},
-                                       {"data.batch", "4"},     {"data.crop", crop},
-                                       {"data.mirror", mirror}, {"data.valid_fraction", "0.3"},
+    const char *const settings[][2] = {{"data.train", path},
+                                       {"data.size", "8"},
+                                       {"data.batch", "4"},
+                                       {"data.crop", crop},
+                                       {"data.mirror", mirror},
+                                       {"data.valid_fraction", "0.3"},
                                        {"data.valid", valid ? path : ""}};
     for (int i = 0; i < 12; i++) {
         char name[64];
@@ -406,11 +409,15 @@ static void test_kinds_of_augmentation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats),      cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_scaling),      cmocka_unit_test(test_folder_of_classes),
-        cmocka_unit_test(test_records),      cmocka_unit_test(test_standardization_and_split),
+        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_scaling),
+        cmocka_unit_test(test_folder_of_classes),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_standardization_and_split),
         cmocka_unit_test(test_augmentation),
-        cmocka_unit_test(test_validation_batches_mix_the_classes), cmocka_unit_test(test_kinds_of_augmentation),
+        cmocka_unit_test(test_validation_batches_mix_the_classes),
+        cmocka_unit_test(test_kinds_of_augmentation),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

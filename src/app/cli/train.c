@@ -213,7 +213,9 @@ static void print_done(const nm_training *training)
     bool two_sides = !strcmp(nm_training_option(training, "run.task"), "translation");
     fprintf(stderr, "done: %lld update%s, %lld %s; ", (long long)run.updates, run.updates == 1 ? "" : "s",
             (long long)run.tokens,
-            has_images(training) ? "images" : two_sides ? "target tokens" : "tokens");
+            has_images(training) ? "images"
+            : two_sides          ? "target tokens"
+                                 : "tokens");
     if (!run.best_update) {
         fprintf(stderr, "no validation (%s/last.safetensors)\n", folder);
         return;

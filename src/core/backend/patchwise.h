@@ -1,4 +1,4 @@
-/* Convolutions as linear layers over patches, for backends and shapes without a kernel of their own. The
+/* Convolutions as linear layers over patches, for backends and shapes without another kernel. The
  * patches of all images would be size^2 times as large as the input; those of a few images at a time are
  * gathered in args->room, so that the product reads them from the caches:
  *     P   = patches(x)

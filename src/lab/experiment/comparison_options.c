@@ -19,8 +19,8 @@ static const nm_option comparison_rows[] = {
     ROW(factorial, "", 0, 0,
         "Factorial comparison in place of compare.norms: FACTOR=LEVEL,LEVEL;... with the factors norm, site "
             "(model.norm_position), residual, init, optimizer or any option; lr=RATE,... is tuned in each "
-            "cell. A norm can have settings, as in compare.norms: norm=layer,plain=batch:norm.batch.preset=pn. "
-            "Prints main effects and interactions."),
+            "cell. A norm can have settings, as in compare.norms: "
+            "norm=layer,plain=batch:norm.batch.preset=pn. Prints main effects and interactions."),
     ROW(tuning_seeds, "0", 0, 10000,
         "Number of seeds of all grid points; the other seeds train only the best point of each variant. "
             "0: all seeds; with compare.factorial 1."),

@@ -54,8 +54,7 @@ static int32_t threads_for(const nm_backend *b, nm_mat y, int32_t depth)
 /* Row y of an image with its border, zeros outside. */
 static void copy_row(const convolution *c, nm_mat x, int32_t image, int32_t y, float *to)
 {
-    const int32_t left = c->w.padding * c->channels,
-                  n = nm_min_i32(c->row - left, c->w.width * c->channels);
+    const int32_t left = c->w.padding * c->channels, n = nm_min_i32(c->row - left, c->w.width * c->channels);
     if (y < 0 || y >= c->w.height || n <= 0) {
         memset(to, 0, (size_t)c->row * sizeof *to);
         return;
@@ -81,8 +80,8 @@ typedef struct lines_of_products {
 } lines_of_products;
 
 /* The tile with products k0 .. k0 + depth - 1. */
-NM_INLINE void sum_of_lines(gemm_tile t, const lines_of_products *at, int32_t k0, int32_t depth, const int rows,
-                            const int vectors)
+NM_INLINE void sum_of_lines(gemm_tile t, const lines_of_products *at, int32_t k0, int32_t depth,
+                            const int rows, const int vectors)
 {
     const float *a = t.a, *b = t.b;
     vf sum[NM_TILE_ROWS][NM_TILE_VECTORS];
@@ -153,8 +152,8 @@ static int32_t equal_part(int32_t n, int32_t most)
 }
 
 /* y of the windows of `lines` rows from `line` on. panels: the weight, [panels][products][NM_TILE_COLS]. */
-static void run_band(const convolution *c, const float *band, const float *panels, const float *bias, bool add,
-                     int32_t lines, float *y, size_t ldy, int32_t outputs)
+static void run_band(const convolution *c, const float *band, const float *panels, const float *bias,
+                     bool add, int32_t lines, float *y, size_t ldy, int32_t outputs)
 {
     const int32_t products = c->line * c->w.size, tiles = nm_ceil_div(c->across, NM_TILE_ROWS);
     const lines_of_products at = {c->line, (size_t)c->row, (size_t)c->line * NM_TILE_COLS};
@@ -273,7 +272,8 @@ typedef struct weight_units {
 static weight_units units_of(const convolution *c, int32_t outputs)
 {
     const int32_t height = equal_part(outputs, NM_TILE_ROWS);
-    return (weight_units){height, nm_ceil_div(outputs, height), nm_ceil_div(c->line, NM_TILE_COLS), c->w.size};
+    return (weight_units){height, nm_ceil_div(outputs, height), nm_ceil_div(c->line, NM_TILE_COLS),
+                          c->w.size};
 }
 
 /* dw += the products of windows k0 .. k0 + depth - 1 of an image. */
@@ -282,8 +282,7 @@ static void add_unit(const convolution *c, const weight_units *units, int32_t un
 {
     const int32_t first = unit / units->columns % units->outputs * units->height,
                   line = unit / units->columns / units->outputs, col = unit % units->columns * NM_TILE_COLS;
-    const lines_of_products at = {c->across, (size_t)c->across * ldy,
-                                  (size_t)(c->w.stride * c->row)};
+    const lines_of_products at = {c->across, (size_t)c->across * ldy, (size_t)(c->w.stride * c->row)};
     weight_tile((gemm_tile){.rows = nm_min_i32(units->height, dw.rows - first),
                             .cols = nm_min_i32(c->line - col, NM_TILE_COLS),
                             .a = dy + first,
@@ -297,9 +296,9 @@ static void add_unit(const convolution *c, const weight_units *units, int32_t un
                 &at, k0, depth);
 }
 
-/* Images first .. first + n - 1. Every thread adds its own units of dw; `images`: room for n padded images. */
-static void add_images(const convolution *c, const nm_convolve_grad_weight_args *args, int32_t first, int32_t n,
-                       float *images)
+/* Images first .. first + n - 1. Every thread adds its own units of dw; `images`: memory for n padded images. */
+static void add_images(const convolution *c, const nm_convolve_grad_weight_args *args, int32_t first,
+                       int32_t n, float *images)
 {
     const weight_units units = units_of(c, args->dw.rows);
     const int32_t rows = rows_of_lines(c, c->down), windows = c->down * c->across,
@@ -328,7 +327,8 @@ static void convolve_grad_weight(nm_backend *b, const nm_convolve_grad_weight_ar
         return;
     }
     const size_t floats = (size_t)rows_of_lines(&c, c.down) * (size_t)c.row;
-    const int32_t fit = (int32_t)((size_t)IMAGE_FLOATS / floats), n = nm_min_i32(fit < 1 ? 1 : fit, w->images);
+    const int32_t fit = (int32_t)((size_t)IMAGE_FLOATS / floats),
+                  n = nm_min_i32(fit < 1 ? 1 : fit, w->images);
     float *images = nm_backend_scratch(b, NM_CPU_PANELS, ((size_t)n * floats + PADDING) * sizeof(float));
     const int32_t threads = threads_for(b, args->dy, args->dw.cols);
 #pragma omp parallel num_threads(threads)
