@@ -210,7 +210,7 @@ typedef struct opened {
     nm_task task;
 } opened;
 
-/* Twelve images of two classes, of which a part is held out; valid: all of them are validation images, too. */
+/* Twelve images of two classes, of which a part is held out; valid: all are validation images, too. */
 static void open_images(opened *o, const char *crop, const char *mirror, bool valid)
 {
     nm_error err = {0};

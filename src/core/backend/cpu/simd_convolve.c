@@ -1,5 +1,5 @@
-/* Convolutions whose windows overlap, without patches: the products read copies of the images with a border of
- * zeros, in which a row of a window is contiguous. A band of rows is copied once, instead of every window.
+/* Convolutions whose windows overlap, without patches: the products read copies of the images with a border
+ * of zeros, in which a row of a window is contiguous. A band of rows is copied once, not every window.
  *
  * An element of y or dx is a sum over (row of the window, position, channel) in ascending order, in chunks of
  * NM_GEMM_DEPTH products, one of dw over the windows of an image: results do not depend on threads or bands.
@@ -72,8 +72,8 @@ static void copy_band(const convolution *c, nm_mat x, int32_t image, int32_t lin
         copy_row(c, x, image, line * c->w.stride - c->w.padding + i, to);
 }
 
-/* Sums of products k, which are stored in lines: product k = i * line + j is at a + i * a_line + j * a_step, and
- * the same of b. */
+/* Sums of products k, which are stored in lines: product k = i * line + j is at a + i * a_line + j * a_step,
+ * and the same of b. */
 typedef struct lines_of_products {
     int32_t line;
     size_t a_line, b_line;
@@ -296,7 +296,7 @@ static void add_unit(const convolution *c, const weight_units *units, int32_t un
                 &at, k0, depth);
 }
 
-/* Images first .. first + n - 1. Every thread adds its own units of dw; `images`: memory for n padded images. */
+/* Images first .. first + n - 1. Every thread adds its units of dw; `images`: memory for n padded images. */
 static void add_images(const convolution *c, const nm_convolve_grad_weight_args *args, int32_t first,
                        int32_t n, float *images)
 {
