@@ -28,7 +28,7 @@ awk 'BEGIN {
 train() { # FOLDER OPTIONS
     local folder=$1
     shift
-    "$NORMA" train demo --data.folder d --train.updates 3 --train.max_tokens 64 --train.log_every 1 --train.score false \
+    "$NORMA" train demo --data.folder d --train.updates 2 --train.max_tokens 64 --train.log_every 1 --train.score false \
         --model.width 16 --model.ff 32 --model.heads 2 --model.encoder-layers 1 --model.decoder-layers 1 \
         --run.folder "$folder" "$@" >out 2>err
 }

@@ -160,7 +160,7 @@ static void test_messages(void **state)
     if (THREAD_SANITIZER) /* which loses the order of fibers in a forked process */
         return;
     expect_failure(&nm_device_some_at_barrier,
-                   "emulator: kernel some_at_barrier, block (0, 0), thread 96: not all threads of the block "
+                   "emulator: kernel some_at_barrier, block (0, 0), thread 64: not all threads of the block "
                    "reach a barrier");
     expect_failure(&nm_device_half_a_warp, "not all threads of the warp reach a warp operation");
     expect_failure(&nm_device_barrier_without_fibers, "a barrier in a kernel whose threads do not meet");

@@ -90,7 +90,7 @@ FN void MMA_BF16(float d[4], const u32 a[4], const u32 b[2])
 #define THREAD                nm_emulator_thread
 #define BLOCK                 nm_emulator_block
 #define BLOCK_Y               nm_emulator_block_y
-#define FMA(a, b, c)          fmaf(a, b, c)
+#define FMA(a, b, c)          nm_emulator_fma(a, b, c)
 #define SQRT(x)               sqrtf(x)
 #define SQRT64(x)             sqrt(x)
 #define LOG(x)                logf(x)

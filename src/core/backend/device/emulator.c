@@ -40,14 +40,23 @@
 #define ASAN(call)
 #endif
 
-enum { MAX_THREADS = 1024, STACK_BYTES = 64 << 10, SHARED_BYTES = 96 << 10, WARP_THREADS = 32 };
+/* Stacks are an odd number of cache lines apart, so that they do not evict each other from the cache. */
+enum { MAX_THREADS = 1024, STACK_BYTES = (64 << 10) + 17 * 64, SHARED_BYTES = 96 << 10, WARP_THREADS = 32 };
 typedef enum fiber_state { FIBER_READY, FIBER_AT_BARRIER, FIBER_AT_WARP, FIBER_FINISHED } fiber_state;
+
+/* The operands of a matrix instruction of a warp */
+struct fragments {
+    double a[16][16], b[8][16]; /* b: column by column */
+};
 
 /* What one system thread needs to run a block. */
 typedef struct machine {
     const nm_device_kernel *kernel;
     const void *args;
     int current; /* the thread of the block that runs */
+    int next;    /* index in `order` of the thread that runs after it */
+    int at_barrier, at_warp[MAX_THREADS / WARP_THREADS], finished; /* threads that wait, or have ended */
+    bool warps_wait;
     void *main_stack, *stack[MAX_THREADS];
     const void *main_bottom; /* of the stack of the system thread, for the address sanitizer */
     size_t main_bytes;
@@ -57,7 +66,7 @@ typedef struct machine {
      * this one. */
     int parity[MAX_THREADS];
     float values[2][MAX_THREADS];
-    u32 fragments[2][MAX_THREADS][6]; /* a[4], b[2] */
+    struct fragments fragments[2][MAX_THREADS / WARP_THREADS];
     size_t shared_used[MAX_THREADS];
     char *shared, *stacks;
 #ifdef EMULATOR_TSAN
@@ -121,24 +130,81 @@ void nm_emulator_switch(void **from, void *to)
 }
 #endif
 
-/* From the thread that runs to the loop over the threads. */
-UNTRACED static void leave(machine *m)
+static char *stack_of(const machine *m, int thread)
 {
-    const int me = m->current;
-    ASAN(void *fake = NULL);
-    ASAN(__sanitizer_start_switch_fiber(&fake, m->main_bottom, m->main_bytes));
-    TSAN(__tsan_switch_to_fiber(m->main_fiber, __tsan_switch_to_fiber_no_sync));
-    nm_emulator_switch(&m->stack[me], m->main_stack);
-    ASAN(__sanitizer_finish_switch_fiber(fake, &m->main_bottom, &m->main_bytes));
+    return m->stacks + (size_t)thread * STACK_BYTES;
 }
 
-UNTRACED static void enter(machine *m, int thread)
+/* Every thread of a warp waits: all of them may continue. */
+UNTRACED static void release_warps(machine *m)
 {
-    m->current = nm_emulator_thread = thread;
+    m->warps_wait = false;
+    for (int w = 0; w < m->kernel->threads / WARP_THREADS; w++) {
+        nm_emulator_thread = w * WARP_THREADS;
+        if (m->at_warp[w] && m->at_warp[w] < WARP_THREADS)
+            fail(m, "not all threads of the warp reach a warp operation");
+        for (int t = 0; m->at_warp[w] && t < WARP_THREADS; t++)
+            m->state[w * WARP_THREADS + t] = FIBER_READY;
+        m->at_warp[w] = 0;
+    }
+}
+
+UNTRACED static void release_barrier(machine *m)
+{
+    const int n = m->kernel->threads;
+    if (m->at_barrier == n) {
+        m->at_barrier = 0;
+        for (int t = 0; t < n; t++)
+            m->state[t] = FIBER_READY;
+    } else if (m->at_barrier && m->at_barrier + m->finished == n) {
+        for (nm_emulator_thread = 0; m->state[nm_emulator_thread] != FIBER_FINISHED;)
+            nm_emulator_thread++;
+        fail(m, "not all threads of the block reach a barrier");
+    }
+}
+
+/* The next thread that is ready in the order of the block, or -1: all have ended. When all that were ready
+ * have run, those that wait for each other may continue. */
+UNTRACED static int next_thread(machine *m)
+{
+    const int n = m->kernel->threads;
+    for (;;) {
+        while (m->next < n) {
+            const int thread = m->order[m->next++];
+            if (m->state[thread] == FIBER_READY)
+                return thread;
+        }
+        if (m->finished == n)
+            return -1;
+        m->next = 0;
+        if (m->warps_wait)
+            release_warps(m);
+        release_barrier(m);
+    }
+}
+
+/* From the thread that runs to the next one, or, if all have ended, to the system thread. */
+UNTRACED static void leave(machine *m)
+{
+    const int me = m->current, next = next_thread(m);
+    if (next >= 0)
+        m->current = nm_emulator_thread = next;
     ASAN(void *fake = NULL);
-    ASAN(__sanitizer_start_switch_fiber(&fake, m->stacks + (size_t)thread * STACK_BYTES, STACK_BYTES));
-    TSAN(__tsan_switch_to_fiber(m->fiber[thread], __tsan_switch_to_fiber_no_sync));
-    nm_emulator_switch(&m->main_stack, m->stack[thread]);
+    ASAN(__sanitizer_start_switch_fiber(&fake, next < 0 ? m->main_bottom : stack_of(m, next),
+                                        next < 0 ? m->main_bytes : STACK_BYTES));
+    TSAN(__tsan_switch_to_fiber(next < 0 ? m->main_fiber : m->fiber[next], __tsan_switch_to_fiber_no_sync));
+    nm_emulator_switch(&m->stack[me], next < 0 ? m->main_stack : m->stack[next]);
+    ASAN(__sanitizer_finish_switch_fiber(fake, NULL, NULL));
+}
+
+/* From the system thread to the first thread of a block, until all have ended */
+UNTRACED static void enter(machine *m)
+{
+    const int first = m->current = nm_emulator_thread = next_thread(m);
+    ASAN(void *fake = NULL);
+    ASAN(__sanitizer_start_switch_fiber(&fake, stack_of(m, first), STACK_BYTES));
+    TSAN(__tsan_switch_to_fiber(m->fiber[first], __tsan_switch_to_fiber_no_sync));
+    nm_emulator_switch(&m->main_stack, m->stack[first]);
     ASAN(__sanitizer_finish_switch_fiber(fake, NULL, NULL));
 }
 
@@ -146,11 +212,14 @@ UNTRACED static void enter(machine *m, int thread)
 UNTRACED static void run_thread(void)
 {
     machine *m = self;
-    ASAN(__sanitizer_finish_switch_fiber(NULL, &m->main_bottom, &m->main_bytes));
+    /* The first fiber learns the stack of the system thread. */
+    ASAN(__sanitizer_finish_switch_fiber(NULL, m->main_bottom ? NULL : &m->main_bottom,
+                                         m->main_bytes ? NULL : &m->main_bytes));
     for (;;) {
         TSAN(__tsan_acquire(&m->start));
         m->kernel->entry(m->args);
         m->state[m->current] = FIBER_FINISHED;
+        m->finished++;
         TSAN(__tsan_release(&m->end));
         leave(m);
     }
@@ -158,7 +227,7 @@ UNTRACED static void run_thread(void)
 
 static void *prepare_stack(const machine *m, int thread)
 {
-    void **top = (void **)(void *)(m->stacks + (size_t)(thread + 1) * STACK_BYTES);
+    void **top = (void **)(void *)stack_of(m, thread + 1);
 #if defined(__x86_64__)
     *--top = NULL; /* no caller; keeps the stack aligned */
 #endif
@@ -204,30 +273,6 @@ UNTRACED static void choose_order(machine *m, uint64_t block)
     }
 }
 
-/* After every thread has run: the threads of a warp that wait for each other may continue. */
-UNTRACED static void release_warps(machine *m)
-{
-    const int n = m->kernel->threads;
-    for (int first = 0; first < n; first += WARP_THREADS) {
-        int waiting = 0;
-        for (int t = first; t < first + WARP_THREADS; t++)
-            waiting += m->state[t] == FIBER_AT_WARP;
-        nm_emulator_thread = first;
-        if (waiting && waiting < WARP_THREADS)
-            fail(m, "not all threads of the warp reach a warp operation");
-        for (int t = first; waiting && t < first + WARP_THREADS; t++)
-            m->state[t] = FIBER_READY;
-    }
-}
-
-UNTRACED static int count(const machine *m, fiber_state state)
-{
-    int n = 0;
-    for (int t = 0; t < m->kernel->threads; t++)
-        n += m->state[t] == state;
-    return n;
-}
-
 UNTRACED static void run_fibers(machine *m)
 {
     const int n = m->kernel->threads;
@@ -236,18 +281,8 @@ UNTRACED static void run_fibers(machine *m)
     for (int t = 0; t < n; t++)
         prepare_thread(m, t);
     TSAN(__tsan_release(&m->start));
-    while (count(m, FIBER_FINISHED) < n) {
-        for (int i = 0; i < n; i++)
-            if (m->state[m->order[i]] == FIBER_READY)
-                enter(m, m->order[i]);
-        release_warps(m);
-        const int waiting = count(m, FIBER_AT_BARRIER);
-        if (waiting == n)
-            for (int t = 0; t < n; t++)
-                m->state[t] = FIBER_READY;
-        else if (waiting && waiting + count(m, FIBER_FINISHED) == n)
-            fail(m, "not all threads of the block reach a barrier");
-    }
+    m->next = m->finished = 0;
+    enter(m);
     TSAN(__tsan_acquire(&m->end));
     ASAN(ASAN_UNPOISON_MEMORY_REGION(m->shared, SHARED_BYTES));
 }
@@ -287,8 +322,9 @@ void nm_emulator_run(const nm_device_kernel *kernel, int64_t blocks_x, int64_t b
 #ifdef EMULATOR_TSAN
     threads = 1; /* libgomp has no annotations: of blocks, only the threads of one are compared */
 #endif
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int64_t i = 0; i < blocks_x * blocks_y; i++)
+    const int64_t blocks = blocks_x * blocks_y;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (blocks > 1)
+    for (int64_t i = 0; i < blocks; i++)
         run_block(kernel, args, i, blocks_x);
 }
 
@@ -310,6 +346,7 @@ UNTRACED void nm_emulator_barrier(void)
     if (!m->kernel->meets)
         fail(m, "a barrier in a kernel whose threads do not meet");
     m->state[m->current] = FIBER_AT_BARRIER;
+    m->at_barrier++;
     TSAN(__tsan_release(&m->barrier));
     leave(m);
     TSAN(__tsan_acquire(&m->barrier));
@@ -321,6 +358,8 @@ UNTRACED static void meet_warp(machine *m)
     if (!m->kernel->meets)
         fail(m, "a warp operation in a kernel whose threads do not meet");
     m->state[m->current] = FIBER_AT_WARP;
+    m->at_warp[m->current / WARP_THREADS]++;
+    m->warps_wait = true;
     leave(m);
 }
 
@@ -341,28 +380,34 @@ UNTRACED float nm_emulator_warp_xor(float v, int mask)
     return m->values[parity][me ^ mask];
 }
 
-static double bf16_at(u32 pair, int i)
+static void unpack_bf16(double pair[2], u32 bits)
 {
-    return (double)nm_emulator_float((i ? pair >> 16 : pair & 0xFFFFu) << 16);
+    pair[0] = (double)nm_emulator_float(bits << 16);
+    pair[1] = (double)nm_emulator_float(bits & 0xFFFF0000u);
 }
 
 /* Fragments: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" */
 UNTRACED void nm_emulator_mma_bf16(float d[4], const u32 a[4], const u32 b[2])
 {
     machine *m = self;
-    const int me = m->current, lane = me % WARP_THREADS, parity = m->parity[me] ^= 1;
-    memcpy(m->fragments[parity][me], a, 4 * sizeof *a);
-    memcpy(m->fragments[parity][me] + 4, b, 2 * sizeof *b);
+    const int me = m->current, row = me % WARP_THREADS / 4, col = me % 4 * 2, parity = m->parity[me] ^= 1;
+    struct fragments *f = &m->fragments[parity][me / WARP_THREADS];
+    for (int i = 0; i < 4; i++)
+        unpack_bf16(&f->a[row + i % 2 * 8][col + i / 2 * 8], a[i]);
+    for (int i = 0; i < 2; i++)
+        unpack_bf16(&f->b[row][col + i * 8], b[i]);
     meet_warp(m);
-    u32(*warp)[6] = m->fragments[parity] + (me - lane);
-    for (int i = 0; i < 4; i++) {
-        const int row = lane / 4 + (i >= 2 ? 8 : 0), col = lane % 4 * 2 + i % 2;
-        double sum = (double)d[i];
-        for (int k = 0; k < 16; k++) {
-            const int part = k % 8 / 2, high = k >= 8;
-            sum += bf16_at(warp[row % 8 * 4 + part][(row >= 8) + 2 * high], k % 2) *
-                   bf16_at(warp[col * 4 + part][4 + high], k % 2);
-        }
-        d[i] = (float)sum;
+    const double *const a0 = f->a[row], *const a8 = f->a[row + 8];
+    const double *const b0 = f->b[col], *const b1 = f->b[col + 1];
+    double sum0 = (double)d[0], sum1 = (double)d[1], sum2 = (double)d[2], sum3 = (double)d[3];
+    for (int k = 0; k < 16; k++) {
+        sum0 += a0[k] * b0[k];
+        sum1 += a0[k] * b1[k];
+        sum2 += a8[k] * b0[k];
+        sum3 += a8[k] * b1[k];
     }
+    d[0] = (float)sum0;
+    d[1] = (float)sum1;
+    d[2] = (float)sum2;
+    d[3] = (float)sum3;
 }

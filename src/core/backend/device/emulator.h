@@ -70,6 +70,18 @@ static inline float nm_emulator_float(u32 bits)
     return x;
 }
 
+/* fmaf, without the call where the processor has the instruction */
+static inline float nm_emulator_fma(float a, float b, float c)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("fma")) {
+        __asm__("vfmadd231ss %2,%1,%0" : "+x"(c) : "x"(a), "x"(b));
+        return c;
+    }
+#endif
+    return fmaf(a, b, c);
+}
+
 static inline int nm_emulator_dot4(int a, int b, int c)
 {
     for (int i = 0; i < 4; i++)
