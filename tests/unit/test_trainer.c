@@ -137,7 +137,9 @@ static void test_the_memory_of_a_step_is_limited(void **state)
     (void)state;
     static const char *const limits[] = {"1", "4096"};
     for (int i = 0; i < 2; i++) {
-        const char *const settings[] = {"device.memory_mib", limits[i], NULL};
+        /* wide enough to need more than 1 MiB on every CPU level */
+        const char *const settings[] = {"device.memory_mib", limits[i], "model.width", "64",
+                                        "model.ff",          "256",     NULL};
         nm_error err = {0};
         job j = {.settings = settings, .updates = "1", .folder = tiny_folder()};
         run(&j, i ? NM_OK : NM_MEMORY, &err);
