@@ -38,6 +38,10 @@ lacks err 'done:'
 refuses 2 'exclude each other' train small.ini --dry-run --resume
 lacks err 'has no end'
 accepts 'warning: the training has no end: set train.epochs' train small.ini --run.folder dry --dry-run --train.updates 0
+accepts 'warning: the warm-up (4000 updates) does not end in the run (60 updates)' train small.ini --run.folder dry \
+    --dry-run --schedule.name cosine
+"$NORMA" train small.ini --run.folder dry --dry-run --schedule.name cosine --schedule.warmup 59 2>err || fail "dry run: $(cat err)"
+lacks err 'does not end'
 
 # ---- time by kernel ----
 "$NORMA" train small.ini --run.folder profile --train.updates 10 --device.profile 2>err || fail "train: $(cat err)"

@@ -57,14 +57,9 @@ static double bf16_tolerance(const char *row)
     static const struct {
         const char *name;
         double tolerance;
-    } rows[] = {{"attention", 0x1p11},
-                {"attention_grad", 0x1p11},
-                {"convolve", 0x1p15},
-                {"convolve_grad_input", 0x1p15},
-                {"convolve_grad_weight", 0x1p15},
-                {"linear", 0x1p15},
-                {"linear_grad_input", 0x1p15},
-                {"linear_grad_weight", 0x1p15}};
+    } rows[] = {{"attention", 0x1p11},           {"attention_grad", 0x1p11},       {"convolve", 0x1p15},
+                {"convolve_grad_input", 0x1p15}, {"convolve_grad_weight", 0x1p15}, {"linear", 0x1p15},
+                {"linear_grad_input", 0x1p15},   {"linear_grad_weight", 0x1p15}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i].name, row))
             return rows[i].tolerance;

@@ -48,10 +48,9 @@ static void test_a_norm_has_a_label_and_settings(void **state)
         nm_factorial_parse(
             &f, "norm=layer,at=batch:model.norm_position=sub:norm.at={enc.0=none};model.init=x=y,z", &err),
         NM_OK);
-    assert_string_equal(f.norms,
-                        "layer/x_y=layer:model.init={x=y},layer/z=layer:model.init={z},"
-                        "at/x_y=batch:model.norm_position=sub:norm.at={enc.0=none}:model.init={x=y},"
-                        "at/z=batch:model.norm_position=sub:norm.at={enc.0=none}:model.init={z}");
+    assert_string_equal(f.norms, "layer/x_y=layer:model.init={x=y},layer/z=layer:model.init={z},"
+                                 "at/x_y=batch:model.norm_position=sub:norm.at={enc.0=none}:model.init={x=y},"
+                                 "at/z=batch:model.norm_position=sub:norm.at={enc.0=none}:model.init={z}");
     nm_factorial_compute(&f, (const nm_run_result *[4]){0}, 1, 0);
     assert_string_equal(f.effects[0].contrast, "at - layer");
     assert_string_equal(f.effects[2].contrast, "(at - layer) x (z - x=y)");

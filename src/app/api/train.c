@@ -277,6 +277,21 @@ static nm_status open_events(nm_training *self, nm_error *err)
     return status;
 }
 
+/* The default warm-up of 4,000 updates is longer than many a short run, whose rate would only rise. */
+static void warn_about_warmup(nm_training *self)
+{
+    const nm_schedule_config *schedule = nm_options_find(self->options, "schedule");
+    const nm_norm_plan *plan = &nm_trainer_task(self->trainer)->plan;
+    if (!nm_schedule_has_length(schedule) || plan->updates <= 0 || plan->warmup_updates < plan->updates)
+        return;
+    char *text =
+        nm_format("the warm-up (%lld updates) does not end in the run (%lld updates), so the learning "
+                  "rate never reaches schedule.lr: lower schedule.warmup",
+                  (long long)plan->warmup_updates, (long long)plan->updates);
+    warn(self, text);
+    free(text);
+}
+
 /* What norma convert makes of the model at the end of the run. */
 static void report_class(const nm_training *self)
 {
@@ -341,8 +356,10 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
         return nm_fail(err, NM_USAGE, "run.dry_run and run.resume exclude each other");
     NM_TRY(nm_trainer_open(&self->trainer, self->task, self->options, self->folder, resume != NM_RESUME_NO,
                            &callbacks, err));
-    if (!self->silent && resume == NM_RESUME_NO)
+    if (!self->silent && resume == NM_RESUME_NO) {
         report_class(self);
+        warn_about_warmup(self);
+    }
     nm_option_values_list(&self->values, self->options);
     nm_backend_describe(nm_trainer_backend(self->trainer), self->device, sizeof self->device);
     return open_events(self, err);

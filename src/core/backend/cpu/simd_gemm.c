@@ -27,7 +27,7 @@ enum {
     MICRO_PANEL_FLOATS = NM_GEMM_DEPTH * MICRO_STEP + 2 * NM_W,
     PANEL_FLOATS = NM_GEMM_DEPTH * NM_TILE_COLS,
     OWN_PANELS = NM_TILE_VECTORS - 1, /* that a tile reads */
-    SPAN_DEPTH = 4 * NM_GEMM_DEPTH,           /* k of the shared panels: bounds their memory */
+    SPAN_DEPTH = 4 * NM_GEMM_DEPTH,   /* k of the shared panels: bounds their memory */
     SPAN_FLOATS = 4 << 20,            /* 16 MiB */
     PACK_ROWS = 64,                   /* rows of b that a thread packs at a time */
     PREFETCH_ROWS = 16,               /* prefetch distance when a is transposed */
