@@ -2,7 +2,8 @@
  * of zeros, in which a row of a window is contiguous. A band of rows is copied once, not every window.
  *
  * An element of y or dx is a sum over (row of the window, position, channel) in ascending order, in chunks of
- * NM_GEMM_DEPTH products, one of dw over the windows of an image: results do not depend on threads or bands.
+ * NM_GEMM_DEPTH products; one of dw is a sum over windows, in chunks of WEIGHT_DEPTH windows of an image.
+ * Results do not depend on threads or bands.
  * dx is the convolution of dy with the weight turned by 180 degrees. Other convolutions go patch by patch. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
