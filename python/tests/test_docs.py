@@ -141,6 +141,7 @@ def test_pages_of_norms_have_their_results(page_scripts):
     row = re.search(r"^\| dyt \| .*\| (\S+ ± \S+) \|$", pages["studies"], re.MULTILINE)
     assert f"studies`: SST-2\n     - \\ \n     - {row[1]}\n     - layer: " in found["dyt"]
     assert "ptb-structures\n     - 1\n" in found["dyt"] and "dropped" not in found["dyt"]
-    assert "/results/images`" in found["group2d"] and "Not measured" in found["derf"]
+    assert "/results/images`" in found["group2d"] and "Not measured" not in found["group2d"]
+    assert "Not measured" in "\n".join(page_scripts[1].measurements(norma.norm_types()["group2d"], {}))
     assert all(name == "layer" or text.count("classification-") in (0, 10)
                for name, text in found.items())
