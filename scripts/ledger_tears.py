@@ -400,5 +400,5 @@ def tears_14():
         2 * len(pairs),
         archive,
         cost(gain.seeds_for(100 * math.log(1.05)), 2, seconds(Archive.open(archive).variant("ln"))),
-        sizes(archive, "ln") + ", one thread, float32, this program",
+        sizes(archive, "ln") + ", the rate still in its warm-up, one thread, float32, this program",
     )

@@ -34,6 +34,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 UNSCORED = re.compile(r"-select$|^tears-(g|depth)$")  # their claims are not about test BLEU
+TIMED = "tears-speed"  # measures the time of updates: its rate may stay in the warm-up
 COLUMNS = ["group", "variant", "seeds", "core_seconds", "claims", "measure", "arguments"]
 MACHINE = re.compile(r"(?<![\w.])/(?:[\w.@+-]+/)+(?=recipes/|data/|runs/)")  # folders of the machine
 
@@ -42,6 +43,41 @@ def read_table(path):
     with open(path, encoding="utf-8") as file:
         lines = [line.rstrip("\n").split("\t") for line in file if line.strip() and not line.startswith("#")]
     return [dict(zip(lines[0], line)) for line in lines[1:]], lines
+
+
+def recipe_settings(path):
+    """{section.key: value} of a recipe and what it includes; a profile's keys are NAME:section.key."""
+    values, section = {}, ""
+    with open(path, encoding="utf-8") as recipe:
+        for line in recipe:
+            key, equals, value = re.sub(r"\s*(^#|\s[#;]|^;).*", "", line).partition("=")
+            if line.startswith("["):
+                section = line[1 : line.index("]")]
+            elif key.strip() == "include":
+                values |= recipe_settings(os.path.join(os.path.dirname(path), value.strip()))
+            elif equals:
+                profile = section.startswith("profile.")
+                prefix = f"{section[8:]}:" if profile else f"{section}."
+                values[prefix + key.strip()] = value.strip()
+    return values
+
+
+def row_settings(row):
+    """The settings of a row: its recipe, the profile, its arguments."""
+    recipe, *words = [w for w in row["arguments"].split() if w != "|" and not w.startswith("best(")]
+    options = {key[2:]: value for key, value in zip(words[::2], words[1::2])}
+    values = recipe_settings(os.path.join(ROOT, "recipes", recipe + ".ini"))
+    profile = options.get("run.profile", "") + ":"
+    return values | {k[len(profile) :]: v for k, v in values.items() if k.startswith(profile)} | options
+
+
+def warmup_ends(settings, updates):
+    """Whether a run reaches its learning rate. The default warm-up is 4,000 updates, also where
+    schedule.warmup_fraction is 0."""
+    if float(settings.get("schedule.warmup_fraction", 0)):
+        return True
+    warmup = int(settings.get("schedule.warmup", 4000))
+    return settings.get("schedule.name") in ("constant", "no-warmup") or warmup == 0 or warmup < updates
 
 
 def read_queue(path=None):
@@ -69,6 +105,13 @@ def read_queue(path=None):
                 for chosen in re.findall(r"best\(([^)]+)\)", row["arguments"])
                 if chosen not in before
             ]
+        for row in rows:
+            settings = row_settings(row)
+            if row["group"] != TIMED and not warmup_ends(settings, int(settings.get("train.updates", 0))):
+                errors.append(
+                    f"{path}: {row['group']}/{row['variant']}: the warm-up does not end within "
+                    "train.updates; with epochs instead, give schedule.warmup_fraction"
+                )
         rates = [claims_per_core_hour([r for r in rows if r["group"] == group]) for group in groups(rows)]
         if rates != sorted(rates, reverse=True):
             errors.append(

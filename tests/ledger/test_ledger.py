@@ -165,6 +165,26 @@ class Page(unittest.TestCase):
         self.assertLessEqual({c for claims, *_ in evidence.OTHERS for c in claims.split(",")}, known)
 
 
+class WarmUp(unittest.TestCase):
+    def test_archived_runs_reach_their_rate(self):
+        for file in sorted(os.listdir(archives.LOGS)):
+            name = file.partition(".")[0]
+            for folder, files in archives.Archive(name).runs_by_folder.items():
+                if "config.ini" in files and name != "ledger-" + run_queue.TIMED:
+                    run = archives.Run(files)
+                    ends = run_queue.warmup_ends(run.config(), run.log("train")[-1]["update"])
+                    self.assertTrue(ends, f"{name}/{folder}")
+
+    def test_queue_refuses_rows_that_do_not(self):
+        row = {"arguments": "pn/figure2-resnet20 --run.profile small --schedule.lr 0.1"}
+        settings = run_queue.row_settings(row)
+        self.assertEqual((settings["train.epochs"], settings["schedule.lr"]), ("15", "0.1"))
+        self.assertTrue(run_queue.warmup_ends(settings, 0))
+        for option in ("--schedule.warmup_fraction 0", "--schedule.warmup_fraction 0 --schedule.warmup 480"):
+            changed = run_queue.row_settings({"arguments": f"{row['arguments']} {option}"})
+            self.assertFalse(run_queue.warmup_ends(changed, 480))
+
+
 class Census(unittest.TestCase):
     def test_padding(self):
         self.assertEqual(padding_census.padding([4, 1, 1, 4, 4], 2, "length"), [0, 0, 0])
