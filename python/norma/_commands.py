@@ -97,8 +97,8 @@ def tokenize(lines: Iterable[str], options: Optional[TokenizeOptions] = None,
 
 def convert(model: PathLike, output: PathLike, *, to: Optional[str] = None, from_: Optional[str] = None,
             options: Optional[Mapping[str, Any]] = None, **more: Any) -> Path:
-    """Converts a model to (``to="huggingface"``, ``"ctranslate2"``) or from (``from_="huggingface"``,
-    ``"fairseq"``, ``"marian"``) the format of another toolkit, as ``norma convert``; returns the output.
+    """Converts a model to (``to="huggingface"``) or from (``from_="fairseq"``) one of the formats of other
+    toolkits that ``norma convert --help`` lists; returns the output.
     UnsupportedError: a part of the model that the other toolkit cannot compute."""
     if (to is None) == (from_ is None):
         raise UsageError("convert: expected one of to and from_")

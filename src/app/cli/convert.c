@@ -9,10 +9,21 @@ typedef struct convert_config { /* section [convert] */
     int64_t heads;
 } convert_config;
 
+#define LISTED(name, help)    " " #name
+#define PARAGRAPH(name, help) #name ": " help "\n\n"
+
 /* clang-format off */
+#define DETAILS \
+    "MODEL is a model file or a run folder, of which the best model is used, or else the last one. " \
+    "The output must not be a file or folder of norma train or norma prepare.\n\n" \
+    NM_FOREIGN_FORMATS(PARAGRAPH) \
+    "The other toolkit reads subwords, as norma subword writes them; with byte-level BPE, transformers " \
+    "reads the text itself (docs/interchange.md). A part of a model that it cannot compute is named with " \
+    "the reason."
+
 static const nm_option convert_rows[] = {
-    NM_OPTION(convert_config, to, "", 0, 0, "Format to write: ctranslate2 or huggingface."),
-    NM_OPTION(convert_config, from, "", 0, 0, "Format to read: ctranslate2, huggingface, fairseq or marian."),
+    NM_OPTION(convert_config, to, "", 0, 0, "Format to write, one of those that are not read only."),
+    NM_OPTION(convert_config, from, "", 0, 0, "Format to read:" NM_FOREIGN_FORMATS(LISTED) "."),
     NM_OPTION(convert_config, output, "", 0, 0, "Folder to write; with --from, model file to write."),
     NM_OPTION(convert_config, heads, "0", 0, 1024,
         "Number of attention heads of a fairseq model, which its files do not contain; "
@@ -55,20 +66,7 @@ const nm_command nm_command_convert = {
     .name = "convert",
     .summary = "convert models to and from the formats of other toolkits",
     .usage = "MODEL --to FORMAT -o FOLDER | PATH --from FORMAT -o FILE",
-    .details =
-        "MODEL is a model file or a run folder, of which the best model is used, or else the last one. "
-        "The output must not be a file or folder of norma train or norma prepare.\n\n"
-        "ctranslate2: a folder for CTranslate2, of a translation model or a language model. Norms that are "
-        "affine per feature at inference are converted, too, so that a model with batch norms keeps its "
-        "results.\n\n"
-        "huggingface: a folder for transformers, in the class that computes the same function: M2M100 for "
-        "pre-norm and Marian for post-norm translation models, GPT-2 for language models with LayerNorm, "
-        "and Llama, Mistral, Qwen3, OLMo 2 or Gemma 3 for those with RMSNorm and rotary position "
-        "embeddings.\n\n"
-        "marian: an npz file of Marian with its vocabularies (--vocabs).\n\n"
-        "The other toolkit reads subwords, as norma subword writes them; with byte-level BPE, transformers "
-        "reads the text itself (docs/interchange.md). A part of a model that it cannot compute is named with "
-        "the reason.",
+    .details = DETAILS,
     .section = "convert",
     .rows = convert_rows,
     .config_bytes = sizeof(convert_config),

@@ -1,6 +1,6 @@
 /* Conversion of models to and from the formats of other toolkits.
  *
- * A format is one file that defines an nm_foreign_format, and a name in NM_FOREIGN_FORMATS. Conversion is
+ * A format is one file that defines an nm_foreign_format, and a row of NM_FOREIGN_FORMATS. Conversion is
  * exact: a part of a model that the other toolkit or Norma does not support is NM_UNSUPPORTED, and the
  * message names the part and the reason. */
 #ifndef NM_CONVERT_H
@@ -26,8 +26,20 @@ typedef struct nm_foreign_format {
     bool uses_heads, uses_vocabs; /* which settings `read` uses */
 } nm_foreign_format;
 
-#define NM_FOREIGN_FORMATS(F)   F(ctranslate2) F(huggingface) F(fairseq) F(marian)
-#define NM_DECLARE_FORMAT(name) extern const nm_foreign_format nm_format_##name;
+/* clang-format off */
+/* The constants nm_format_NAME, with the help of norma convert. */
+#define NM_FOREIGN_FORMATS(F) \
+    F(ctranslate2, \
+        "a folder for CTranslate2, of a translation model or a language model. Norms that are affine per " \
+        "feature at inference are converted, too, so that a model with batch norms keeps its results.") \
+    F(huggingface, \
+        "a folder for transformers, in the class that computes the same function: M2M100 for pre-norm and " \
+        "Marian for post-norm translation models, GPT-2 for language models with LayerNorm, and Llama, " \
+        "Mistral, Qwen3, OLMo 2 or Gemma 3 for those with RMSNorm and rotary position embeddings.") \
+    F(fairseq, "a folder with the weights of a fairseq model as model.safetensors (read only).") \
+    F(marian, "an npz file of Marian with its vocabularies, --vocabs (read only).")
+/* clang-format on */
+#define NM_DECLARE_FORMAT(name, help) extern const nm_foreign_format nm_format_##name;
 NM_FOREIGN_FORMATS(NM_DECLARE_FORMAT)
 
 /* The class of transformers for which nm_format_huggingface writes a model, static, after a training of this

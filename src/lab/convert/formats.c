@@ -6,7 +6,7 @@
 #include "convert/convert.h"
 #include "convert/text_files.h"
 
-#define FORMAT(name) &nm_format_##name,
+#define FORMAT(name, help) &nm_format_##name,
 const nm_foreign_format *const nm_foreign_formats[] = {NM_FOREIGN_FORMATS(FORMAT) NULL};
 
 static char *names_of_formats(void)
