@@ -12,7 +12,7 @@
 enum { BENCH_BUFFERS = 8, BENCH_WORDS = 8000, BENCH_MAX_SETTINGS = 32 };
 
 typedef struct bench_options {
-    bool quick, profile, all;
+    bool quick, profile, all, small; /* small: --quick on the emulator */
     int32_t threads, rows; /* rows: the largest number in kernels and norms */
     const char *isa, *precision, *json, *parts, *match;
     const char *backend, *ordinal, *gemm, *cache; /* of the section [device] */

@@ -286,13 +286,18 @@ static json_t *measure(const bench *on, const bench_case *given, double gemm)
 {
     bench_case limited = *given;
     const bench_case *c = &limited;
-    const int32_t block = strcmp(given->kernel, "attention") ? 1 : given->out;
-    if (limited.rows > on->options->rows)
-        limited.rows = on->options->rows < block ? block : on->options->rows / block * block;
-    bool has_flops = c->flops > 0;
-    int32_t unit = strcmp(c->kernel, "attention") ? 1 : c->out, fewer = c->rows / (has_flops ? 64 : 16);
+    const bool attention = !strcmp(given->kernel, "attention"), has_flops = given->flops > 0;
+    const int32_t most = on->options->rows;
+    if (attention && limited.out > most) {
+        limited.flops *= (most + 1.0) / (limited.out + 1);
+        limited.out = most;
+    }
+    const int32_t unit = attention ? limited.out : 1;
+    if (limited.rows > most)
+        limited.rows = most / unit * unit;
+    int32_t fewer = c->rows / (has_flops ? 64 : 16);
     int32_t ref_rows = fewer / unit * unit < unit ? unit : fewer / unit * unit;
-    if (unit > 1)
+    if (attention)
         set_lengths(on, c->out);
     if (c->run == run_linear_int8)
         pack_int8(on, c);

@@ -12,7 +12,8 @@ static const char usage[] =
     "                   [--precision float|tf32|bf16] [--backend NAME] [--all] [--profile] [--set "
     "SECTION.KEY=VALUE ...]\n"
     "Measures kernels, norms, training steps and decoding, and prints tables.\n"
-    "  --quick     Run less than a minute: fewer repetitions, one training step.\n"
+    "  --quick     Run less than a minute: fewer repetitions, one training step; on the emulator small "
+    "models.\n"
     "  --json      Also write the results to FILE; -: to standard output, without tables.\n"
     "  --parts     Comma-separated parts: ceilings, kernels, norms, step, decode (default: these), scaling.\n"
     "  --scaling   Only training steps with 1, 2, 4, ... threads up to --threads: --parts scaling.\n"
@@ -72,6 +73,8 @@ static void read_value(bench_options *options, const char *name, const char *val
         *texts[i].text = value;
 }
 
+enum { SMALL_ROWS = 16 };
+
 static bench_options read_arguments(int argc, char **argv)
 {
     bench_options options = {.isa = "auto",
@@ -100,6 +103,9 @@ static bench_options read_arguments(int argc, char **argv)
             i++;
         }
     }
+    options.small = options.quick && !strcmp(options.backend, "emulated");
+    if (options.small && options.rows > SMALL_ROWS)
+        options.rows = SMALL_ROWS;
     return options;
 }
 

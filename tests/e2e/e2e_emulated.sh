@@ -155,6 +155,13 @@ if has_mode cuda && [ -x "$BUILD/norma-bench" ]; then
     done
     has emulated.counts '"waits": 1'
     same emulated.counts cuda.counts
+    # All parts, in less than a minute of one core.
+    (ulimit -t 60 && exec "$NORMA" bench --device.backend emulated --threads 1 --quick --all --json all.json) >out 2>err ||
+        fail "bench --quick: $(cat err)"
+    [ "$(grep -c '"preset": "base"' all.json)" = 5 ] || fail "not one step and four decodings: $(cat out)"
+    has all.json '"copy"'
+    has all.json '"kernel": "dot"'
+    has all.json '"norm": "un"'
 fi
 
 # ---- the option device.fallback of earlier versions ----
