@@ -16,7 +16,12 @@ CONFIRMED, REFUTED, UNDECIDED, NOT_TESTABLE = "confirmed", "refuted", "undecided
 
 # Cross-entropy in nats per token of the validation targets under the unigram frequencies of the training
 # targets, add-one smoothing: a run whose last validation is not below it has failed (results/claims.md).
-UNIGRAM = {"iwslt15-en-vi-table2": 6.459, "ledger-tears-depth": 6.554, "ledger-iwslt14-4k": 6.118}
+UNIGRAM = {
+    "iwslt15-en-vi-table2": 6.459,
+    "ledger-tears-depth": 6.554,
+    "ledger-tears-rates": 6.554,
+    "ledger-iwslt14-4k": 6.118,
+}
 
 
 class Run:
@@ -195,6 +200,16 @@ def decided(effect, sign, margin, paper):
         size = " (size confirmed)" if effect.low <= paper <= effect.high else ""
         return UNDECIDED if equal else CONFIRMED + size
     return REFUTED if equal or effect.p < 0.05 else UNDECIDED
+
+
+def part_refuted(*p_values):
+    """Whether one of a claim's parts is refuted, with Holm's correction over the parts."""
+    return min(p_values) * len(p_values) < 0.05
+
+
+def against(effect, sign, margin):
+    """p that an effect without the claimed sign, or equivalent within the margin, refutes a part."""
+    return min(effect.equivalence(margin), effect.beyond(0, -sign))
 
 
 def one_position(archive, *variants, **settings):

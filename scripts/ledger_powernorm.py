@@ -9,6 +9,7 @@ from ledger_archives import (
     UNDECIDED,
     Archive,
     Finding,
+    against,
     bleu_verdict,
     can_be_equivalent,
     common,
@@ -18,6 +19,7 @@ from ledger_archives import (
     missing,
     needs,
     one_position,
+    part_refuted,
     probes,
     require,
     score_difference,
@@ -33,13 +35,13 @@ def ptb_archive(variant):
     return archive if Archive.exists(archive) or variant.startswith("rbn-") else SLOW
 
 
-def ptb_ratio(a, b, **settings):
+def ptb_ratio(a, b, archive=None, causal="true", **settings):
     """Difference of the validation loss in percent of perplexity, paired over seeds; None before the runs."""
-    archive = ptb_archive(a)
+    archive = archive or ptb_archive(a)
     if missing(archive, [a, b]):
         return None
     require(
-        archive, [a, b], model__attention="block-term", model__causal="true", optim__name="adam", **settings
+        archive, [a, b], model__attention="block-term", model__causal=causal, optim__name="adam", **settings
     )
     return st.over_seeds([100 * (pair[a].nll() - pair[b].nll()) for pair in common(archive, [a, b])])
 
@@ -156,10 +158,10 @@ def pn_05():
     if not ppl:
         return None
     corrected = max(st.holm([bleu.p, ppl.p]))
-    opposite = bleu.high < 0 or (can_be_equivalent(IWSLT, "pnv") and bleu.equivalence(0.2) < 0.05)
+    margin = 0.2 if can_be_equivalent(IWSLT, "pnv") else 0
     if bleu.low > 0 and ppl.high < 0 and corrected < 0.05:
         verdict = CONFIRMED
-    elif opposite and (ppl.low > 0 or ppl.equivalence(7) < 0.05):
+    elif part_refuted(against(bleu, 1, margin), against(ppl, -1, 7)):
         verdict = REFUTED
     else:
         verdict = UNDECIDED
@@ -203,11 +205,10 @@ def pn_08():
         [st.slope([math.log(u) for u in x], y) for x, y in (distances(p["bn"], "variance") for p in text)]
     )
     low = min(ratio.low for ratio in ratios.values())
-    high = max(ratio.high for ratio in ratios.values())
     verdict = UNDECIDED
     if low > 1 and slope.low > 0:
         verdict = CONFIRMED
-    elif high < math.log10(3):
+    elif part_refuted(*(ratio.beyond(math.log10(3), -1) for ratio in ratios.values()), slope.beyond(0, -1)):
         verdict = REFUTED
     return Finding(
         verdict,

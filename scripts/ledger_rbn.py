@@ -12,6 +12,7 @@ from ledger_archives import (
     UNIGRAM,
     Archive,
     Finding,
+    against,
     can_be_equivalent,
     common,
     cost,
@@ -20,6 +21,7 @@ from ledger_archives import (
     missing,
     needs,
     one_position,
+    part_refuted,
     require,
     score_difference,
     seconds,
@@ -101,7 +103,9 @@ def rbn_05():
     effects = [*ratio.values(), accuracy]
     if min(e.low for e in effects) > 0 and max(st.holm([e.p for e in effects])) < 0.05:
         verdict = CONFIRMED
-    elif ratio["mean"].high < math.log(1.9) and ratio["variance"].high < math.log(2.1):
+    elif part_refuted(
+        ratio["mean"].beyond(math.log(1.9), -1), ratio["variance"].beyond(math.log(2.1), -1)
+    ):
         verdict = REFUTED
     else:
         verdict = UNDECIDED
@@ -255,11 +259,11 @@ def rbn_14():
         )
         for name, variants in cells.items()
     }
-    equal = can_be_equivalent(PRE)
+    margin = 0.4 if can_be_equivalent(PRE) else 0
     verdict = UNDECIDED
     if min(e.low for e in gain.values()) > 0 and max(st.holm([e.p for e in gain.values()])) < 0.05:
         verdict = CONFIRMED
-    elif all(e.high < 0 or (equal and e.equivalence(0.4) < 0.05) for e in gain.values()):
+    elif part_refuted(*(against(e, 1, margin) for e in gain.values())):
         verdict = REFUTED
     return Finding(
         verdict,
@@ -285,10 +289,7 @@ def rbn_10():
             ]
         )
     post, pre = parts[POST], parts[PRE]
-    refuted = all(
-        effect.low > 0 or effect.equivalence(margin) < 0.05
-        for effect, margin in ((post, math.log(1.25)), (pre, math.log(1.74)))
-    )
+    refuted = part_refuted(against(post, -1, math.log(1.25)), against(pre, -1, math.log(1.74)))
     return Finding(
         REFUTED if refuted else UNDECIDED,
         f"log ratio of the last norm's variance TID, RBN / BN, on IWSLT14: post-norm {post.text()} (paper "
@@ -317,7 +318,9 @@ def rbn_11():
         and max(st.holm([e.p for e in gain.values()])) < 0.05
     ):
         verdict = CONFIRMED
-    elif all(effect.high < 0 for effect in gain.values()):
+    elif part_refuted(
+        *(against(gain[a], 1, can_be_equivalent(a) and margin) for a, margin in ((POST, 0.75), (PRE, 0.4)))
+    ):
         verdict = REFUTED
     words = ", ".join(
         f"{name} RBN - BN {gain[a].text()} (paper {paper}), RBN - LN {level[a].text()}"
@@ -346,11 +349,13 @@ def rbn_15():
     low, high = st.binomial_interval(failed, len(runs["pn-only"]))
     p = st.fisher_p(failed, len(runs["pn-only"]), scaled, len(runs["pn-ls"]))
     pre = score_difference(parts["pre"], "pn-ls", "pn-only")
-    equal = can_be_equivalent(parts["pre"], "pn-ls") and pre.equivalence(0.55) < 0.05
+    margin = 0.55 if can_be_equivalent(parts["pre"], "pn-ls") else 0
     verdict = UNDECIDED
     if p < 0.05 and low > 0.5 and pre.low > 0:
         verdict = CONFIRMED
-    elif high < 0.5 and (pre.high < 0 or equal):
+    elif st.binomial_interval(failed, len(runs["pn-only"]), 0.025)[1] < 0.5 or part_refuted(
+        against(pre, 1, margin), 1
+    ):
         verdict = REFUTED
     return Finding(
         verdict,
@@ -490,7 +495,7 @@ def rbn_06():
     corrected = st.holm([depth.p, time.p])
     if depth.low > 0 and time.low > 0 and max(corrected) < 0.05:
         verdict = CONFIRMED
-    elif depth.high < 0.3 and share.high < 1.6:
+    elif part_refuted(max(depth.beyond(0.3, -1), share.beyond(1.6, -1)), time.beyond(0, -1)):
         verdict = REFUTED
     else:
         verdict = UNDECIDED
@@ -558,7 +563,7 @@ def rbn_13():
     corrected = st.holm([e.p for e in effects.values()])
     if all(e.high < 0 for e in effects.values()) and max(corrected) < 0.05:
         verdict = CONFIRMED
-    elif all(e.low > 0 or e.equivalence(0.5) < 0.05 for e in (effects["c50"], effects["c80"])):
+    elif part_refuted(*(against(effects[c], -1, 0.5) for c in ("c50", "c80"))):
         verdict = REFUTED
     else:
         verdict = UNDECIDED
@@ -595,40 +600,73 @@ def rbn_03():
     )
 
 
-def rbn_02():
-    post, pre = (ptb_ratio(f"rbn-{p}-bn", f"rbn-{p}-ln", model__norm_position=p) for p in ("post", "pre"))
-    if not (post and pre):
+OPEN, PTB_PENALTY = "ledger-ptb-rbn-open", "ledger-ptb-rbn-penalty"
+
+
+def language_models(archive=None, causal="true"):
+    """BN - LN on the Penn Treebank, post- and pre-norm, or None. The paper has a mask, its program none."""
+    found = [
+        ptb_ratio(f"rbn-{p}-bn", f"rbn-{p}-ln", archive, causal, model__norm_position=p)
+        for p in ("post", "pre")
+    ]
+    return found if all(found) else None
+
+
+def penalized():
+    """RBN - LN, as language_models; the LayerNorm runs are in the group without penalties."""
+    if missing(PTB_PENALTY, ["rbn-post-rbn", "rbn-pre-rbn"]) or not language_models():
         return None
-    refuted = any(e.low > 0 or e.equivalence(7) < 0.05 for e in (post, pre))
-    return ptb_finding(
-        post,
-        REFUTED if refuted else UNDECIDED,
-        f"log perplexity BN - LN, %: post {post.text()} (paper -14.8), "
-        f"pre {pre.text()} (paper -17.2); RBN was not run",
+    require(PTB_PENALTY, ["rbn-post-rbn", "rbn-pre-rbn"], norm__rbn__penalty="diff2", model__causal="true")
+    ln = {p: Archive.open("ledger-ptb-rbn").variant(f"rbn-{p}-ln") for p in ("post", "pre")}
+    rbn = {p: Archive.open(PTB_PENALTY).variant(f"rbn-{p}-rbn") for p in ("post", "pre")}
+    return [st.over_seeds([100 * (run.nll() - ln[p][s].nll()) for s, run in rbn[p].items()]) for p in rbn]
+
+
+def two_positions(effects):
+    return f"post-norm {effects[0].text()}, pre-norm {effects[1].text()}"
+
+
+def rbn_02():
+    masked, unmasked, rbn = language_models(), language_models(OPEN, "false"), penalized()
+    if not masked:
+        return None
+    verdict = UNDECIDED
+    if rbn and max(e.high for e in masked + rbn) < 0 and max(st.holm([e.p for e in masked + rbn])) < 0.05:
+        verdict = CONFIRMED
+    elif unmasked and all(part_refuted(*(against(e, -1, 7) for e in pair)) for pair in (masked, unmasked)):
+        verdict = REFUTED
+    finding = ptb_finding(
+        masked[0],
+        verdict,
+        f"log perplexity BN - LN, %: {two_positions(masked)} (paper -14.8, -17.2); without a mask "
+        f"{two_positions(unmasked) if unmasked else 'not run'}; RBN - LN "
+        f"{two_positions(rbn) if rbn else 'not run'}",
         "rbn-post-bn",
         14.8,
     )
+    if not unmasked:
+        finding.decide = "runs without a mask, as in the authors' program: ptb-rbn-open of results/queue"
+    return finding
 
 
 def con_01():
     pn = ptb_ratio("pn-bn", "pn-ln", model__norm_position="pre")
-    post, pre = (ptb_ratio(f"rbn-{p}-bn", f"rbn-{p}-ln", model__norm_position=p) for p in ("post", "pre"))
-    if not (pn and post and pre):
+    masked, unmasked = language_models(), language_models(OPEN, "false")
+    if not (pn and masked):
         return None
-    refuted = [
-        name
-        for name, e, sign in (
-            ("PN's sign", pn, 1),
-            ("RBN's sign post-norm", post, -1),
-            ("RBN's sign pre-norm", pre, -1),
-        )
-        if e.equivalence(7) < 0.05 or (e.p < 0.05 and e.value * sign < 0)
-    ]
+    refuted = ["PN's sign"] if against(pn, 1, 7) < 0.05 else []
+    for i, name in enumerate(("post", "pre")):
+        if unmasked and max(against(pair[i], -1, 7) for pair in (masked, unmasked)) < 0.05:
+            refuted.append(f"RBN's sign {name}-norm")
     text = (
-        f"log perplexity BN - LN, %: in PN's protocol {pn.text()}, in RBN's {post.text()} post-norm, "
-        f"{pre.text()} pre-norm" + (f"; refuted: {', '.join(refuted)}" if refuted else "")
+        f"log perplexity BN - LN, %: in PN's protocol {pn.text()}, in RBN's {two_positions(masked)}; without "
+        f"a mask {two_positions(unmasked) if unmasked else 'not run'}"
+        + (f"; refuted: {', '.join(refuted)}" if refuted else "")
     )
-    return ptb_finding(pn, REFUTED if refuted else UNDECIDED, text, "pn-bn", 13.2)
+    finding = ptb_finding(pn, REFUTED if refuted else UNDECIDED, text, "pn-bn", 13.2)
+    if not unmasked:
+        finding.decide = "RBN's protocol without a mask: ptb-rbn-open of results/queue"
+    return finding
 
 
 def con_02():

@@ -160,6 +160,13 @@ class Effect:
             student_cdf((-margin - self.value) / self.error, self.df),
         )
 
+    def beyond(self, bound, sign=1):
+        """p of the two-sided test that sign times the effect lies above the bound, 1 if it is below."""
+        distance = sign * (self.value - bound)
+        if not self.error:
+            return float(distance <= 0)
+        return min(1.0, 2 * student_cdf(-distance / self.error, self.df))
+
     def seeds_for(self, size):
         """Seeds per variant with which an effect of this size is found at 5 % with 80 % power, with the
         present variances."""

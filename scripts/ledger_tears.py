@@ -11,6 +11,7 @@ from ledger_archives import (
     UNIGRAM,
     Archive,
     Finding,
+    against,
     can_be_equivalent,
     common,
     cost,
@@ -18,6 +19,7 @@ from ledger_archives import (
     group,
     missing,
     needs,
+    part_refuted,
     require,
     score_difference,
     seconds,
@@ -137,7 +139,9 @@ def tears_03():
     verdict = UNDECIDED
     if p < 0.05 and low > 0.5 and gain.low > 0:
         verdict = CONFIRMED
-    elif high < 0.5 and gain.high < 5 and level >= EQUIVALENCE_BLEU:
+    elif st.binomial_interval(failed, len(post), 0.025)[1] < 0.5 or (
+        level >= EQUIVALENCE_BLEU and part_refuted(gain.beyond(5, -1), 1)
+    ):
         verdict = REFUTED
     return Finding(
         verdict,
@@ -198,7 +202,7 @@ def tears_11():
         for kind in kinds
     }
     moved = have_moved(runs)
-    refuted = any(rho[kind].high < 0.3 for kind in kinds[2:]) and moved > MOVED
+    refuted = part_refuted(*(effect.beyond(0.3, -1) for effect in rho.values())) and moved > MOVED
     words = {
         ("enc", "self"): "encoder attention",
         ("enc", "ffn"): "encoder feed-forward",
@@ -240,7 +244,7 @@ def tears_12():
     corrected = st.holm([a.p, b.p])
     if a.high < 0 < b.low and max(corrected) < 0.05:
         verdict = CONFIRMED
-    elif (b.high < 0 or b.equivalence(0.05) < 0.05) and moved > MOVED:
+    elif part_refuted(against(a, -1, 0.05), against(b, 1, 0.05)) and moved > MOVED:
         verdict = REFUTED
     else:
         verdict = UNDECIDED
@@ -356,7 +360,7 @@ def tears_10():
     margin = math.log(1.1)
     if min(position.low, spikes.low) > 0 > kind.high and max(st.holm([position.p, spikes.p, kind.p])) < 0.05:
         verdict = CONFIRMED
-    elif position.high < 0 or (position.equivalence(margin) < 0.05 and spikes.equivalence(0.5) < 0.05):
+    elif part_refuted(against(position, 1, margin), against(spikes, 1, 0.5), against(kind, -1, margin)):
         verdict = REFUTED
     else:
         verdict = UNDECIDED

@@ -1,12 +1,14 @@
 """The ledger's pooling method on simulated runs, its distributions, and results/README.md against the
 archives."""
 
+import json
 import math
 import os
 import random
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 SOURCE = os.environ.get("SOURCE", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
@@ -14,6 +16,8 @@ sys.dont_write_bytecode = True
 import ledger  # noqa: E402
 import ledger_archives as archives  # noqa: E402
 import ledger_evidence as evidence  # noqa: E402
+import ledger_powernorm as powernorm  # noqa: E402
+import ledger_rbn as rbn  # noqa: E402
 import ledger_statistics as st  # noqa: E402
 import ledger_tears as tears  # noqa: E402
 import padding_census  # noqa: E402
@@ -139,6 +143,85 @@ class Statistics(unittest.TestCase):
         expected = 100 * math.exp(1 - 7 / 6) * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
         self.assertAlmostEqual(run_queue.bleu([row]), expected, 10)
         self.assertEqual(run_queue.bleu([run_queue.bleu_counts("a b", "a b")]), 0.0)
+
+
+SETTINGS = """[model]
+norm = scale ; every protocol at once
+fixnorm = true
+init = {init}
+positions = tears
+output_bias = true
+norm_position = {position}
+attention = block-term
+causal = {causal}
+width = 64
+layers = 3
+[norm]
+state = micro-batch
+scale.trainable = false
+rbn.penalty = diff2
+[optim]
+name = {optim}
+[train]
+updates = 800
+max_tokens = 2048
+label_smoothing = 0.1
+"""
+NOISE = -0.02, 0.03, 0.0, -0.01
+
+
+def synthetic(name, center, **settings):
+    """An archive of four runs per variant; center: {variant: score or, below 0, minus the loss}."""
+    archive = archives.Archive.__new__(archives.Archive)
+    archive.name, archive.runs_by_folder = name, {}
+    values = {"init": "small", "optim": "adam", "position": "pre", "causal": "true"} | settings
+    for at, (variant, value) in enumerate(center.items()):
+        for seed, noise in enumerate(NOISE, 1):
+            score = abs(value) + noise * (1 + at % 3)
+            log = [{"type": "start", "data_size": 9148}, {"type": "valid", "nll": score if value < 0 else 4}]
+            archive.runs_by_folder[f"{variant}-{seed}"] = {
+                "config.ini": SETTINGS.format(**values),
+                "log.jsonl": "\n".join(json.dumps(line, separators=(",", ":")) for line in log),
+                "test.json": json.dumps({"value": score, "draws": []}),
+                "finished.json": '{"core_seconds": 100}',
+            }
+    return archive
+
+
+class Rules(unittest.TestCase):
+    """Rules whose runs are still to come, on synthetic ones."""
+
+    def verdict(self, rule, *found):
+        opened = {archive.name: archive for archive in found}
+        with (
+            unittest.mock.patch.dict(archives.Archive.opened, opened, clear=True),
+            unittest.mock.patch.object(archives.Archive, "exists", lambda name: name in opened),
+        ):
+            finding = rule()
+            return finding and finding.verdict
+
+    def language(self, penalized, unmasked=None):
+        """RBN's language models: losses of RBN, and of BN without a mask. LN has 5.7, BN with a mask 6.2."""
+
+        def losses(bn):
+            norms = {"ln": 5.7, "bn": bn}
+            return {f"rbn-{p}-{norm}": -loss for p in ("post", "pre") for norm, loss in norms.items()}
+
+        found = [synthetic("ledger-ptb-rbn", losses(6.2))]
+        if penalized:
+            rows = {f"rbn-{p}-rbn": -penalized for p in ("post", "pre")}
+            found.append(synthetic("ledger-ptb-rbn-penalty", rows))
+        if unmasked:
+            found.append(synthetic("ledger-ptb-rbn-open", losses(unmasked), causal="false"))
+        return found
+
+    def test_language_models_need_both_masks(self):
+        own = synthetic("ledger-ptb", {"pn-bn": -6.5, "pn-ln": -5.7})
+        for unmasked, expected in ((None, "undecided"), (5.2, "undecided"), (6.2, "refuted")):
+            found = [own, *self.language(5.4, unmasked)]
+            with unittest.mock.patch.object(powernorm, "require"), self.subTest(unmasked=unmasked):
+                self.assertEqual(self.verdict(rbn.rbn_02, *found), expected)
+                self.assertEqual(self.verdict(rbn.con_01, *found), expected)
 
 
 class Page(unittest.TestCase):
