@@ -15,6 +15,7 @@ from ledger_archives import (
     common,
     cost,
     decided,
+    group,
     largest,
     missing,
     needs,
@@ -364,6 +365,39 @@ def pn_12():
         FAST,
         "other decays and longer training: " + cost(3, 3, seconds(Archive.open(FAST).variant("pn"))),
         sizes(FAST, "pn") + ", peak rate 6e-3, selected decay",
+    )
+
+
+SIZES = ("512", "1k", "2k", "4k")
+
+
+def pn_13():
+    archive = "ledger-iwslt-pn-sizes"
+    pn, pnv = ([f"{norm}-{size}" for size in SIZES] for norm in ("pn", "pnv"))
+    if missing(archive, ["ln", *pn, *pnv]):
+        return None
+    require(archive, pn + pnv, model__norm_position="pre", norm__state="micro-batch")
+    runs = Archive.open(archive)
+    layer = group(-1, runs.variant("ln"))
+    mean = st.contrast([group(1 / len(SIZES), runs.variant(v)) for v in pn] + [layer])
+    center = (len(SIZES) - 1) / 2
+    weights = [(i - center) / sum((j - center) ** 2 for j in range(len(SIZES))) for i in range(len(SIZES))]
+    slope = st.contrast([group(w, runs.variant(v)) for w, v in zip(weights, pnv)])
+    worse = [score_difference(archive, v, "ln").beyond(0, -1) for v in pn]
+    margin = 0.2 if can_be_equivalent(archive) else 0
+    verdict = UNDECIDED
+    if min(mean.low, slope.low) > 0 and max(st.holm([mean.p, slope.p])) < 0.05 <= min(st.holm(worse)):
+        verdict = CONFIRMED
+    elif part_refuted(against(mean, 1, margin), slope.beyond(0, -1)):
+        verdict = REFUTED
+    return Finding(
+        verdict,
+        f"test BLEU, mean over 512 to 4,096 tokens, PN - LN {mean.text()} (paper about +0.4); PN-V per "
+        f"doubling {slope.text()}",
+        9 * mean.n,
+        archive,
+        needs(mean, 0.4, 9, archive, "ln"),
+        sizes(archive, "ln"),
     )
 
 

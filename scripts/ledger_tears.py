@@ -339,6 +339,92 @@ def tears_08():
     )
 
 
+RATES, LARGE = "ledger-tears-rates", "ledger-tears-rates-40k"
+
+
+def rates(*variants, archive=RATES):
+    """Runs of FixNorm and ScaleNorm with the paper's structure, or None before the runs."""
+    if missing(archive, variants):
+        return None
+    require(archive, variants, model__init="small", model__positions="tears", model__output_bias="true")
+    require(archive, variants, optim__name="adam", model__fixnorm="true", model__norm=("scale", "rms"))
+    return Archive.open(archive)
+
+
+def outside(effect, margin, *signs):
+    """p that the effect is larger than the margin, in the direction of one of the signs."""
+    return min(effect.beyond(sign * margin, sign) for sign in signs)
+
+
+def rates_finding(verdict, text, effect, arms):
+    level = st.mean([run.score() for run in Archive.open(RATES).variant("inv-sqrt").values()])
+    return Finding(
+        verdict,
+        f"test BLEU, en-vi, {text}; margin 0.3",
+        arms * effect.n,
+        RATES,
+        "equivalence within 0.3 needs longer training and "
+        + cost(24, arms, seconds(Archive.open(RATES).variant("inv-sqrt"))),
+        sizes(RATES, "inv-sqrt") + f", InvSqrtDecay at {level:.1f} BLEU",
+    )
+
+
+def tears_09():
+    double = ("inv-sqrt-2x", "val-decay-2x")
+    runs = rates("inv-sqrt", "val-decay", *double)
+    if not runs:
+        return None
+    pairs = (("val-decay", "inv-sqrt"), ("inv-sqrt-2x", "inv-sqrt"), ("val-decay-2x", "val-decay"))
+    kind, *doubled = (score_difference(RATES, a, b) for a, b in pairs)
+    failed = sum(failures(runs.variant(v), UNIGRAM[RATES]) for v in double)
+    n = sum(len(runs.variant(v)) for v in double)
+    shown = [kind.equivalence(0.3), *(e.beyond(-0.3) for e in doubled)]
+    verdict = UNDECIDED
+    if can_be_equivalent(RATES, "inv-sqrt") and max(st.holm(shown)) < 0.05 and not failed:
+        verdict = CONFIRMED
+    elif (
+        part_refuted(outside(kind, 0.3, -1, 1), *(outside(e, 0.3, -1) for e in doubled))
+        or st.binomial_interval(failed, n)[0] > 0.1
+    ):
+        verdict = REFUTED
+    return rates_finding(
+        verdict,
+        f"ValDecay - InvSqrtDecay {kind.text()}; twice the rate: InvSqrtDecay {doubled[0].text()}, ValDecay "
+        f"{doubled[1].text()}, {failed} of {n} runs fail",
+        kind,
+        4,
+    )
+
+
+def interaction(archive):
+    """Of g fixed instead of learned, and twice the rate instead of once, with ValDecay."""
+    weights = {"fixed-g-val-decay-2x": 1, "fixed-g-val-decay": -1, "val-decay-2x": -1, "val-decay": 1}
+    runs = rates(*weights, archive=archive)
+    return runs and st.contrast([group(w, runs.variant(v)) for v, w in weights.items()])
+
+
+def tears_15():
+    large = interaction(LARGE)
+    if not (large and rates("inv-sqrt", "rms", "fixed-g")):
+        return None
+    require(RATES, ["fixed-g"], norm__scale__trainable="false")
+    rms, fixed = score_difference(RATES, "inv-sqrt", "rms"), score_difference(RATES, "fixed-g", "inv-sqrt")
+    margin = 1.6 if can_be_equivalent(LARGE, "val-decay") else 0
+    verdict = UNDECIDED
+    shown = [rms.beyond(-0.3), fixed.equivalence(0.3), large.beyond(0, -1)]
+    if can_be_equivalent(RATES, "inv-sqrt") and max(st.holm(shown)) < 0.05:
+        verdict = CONFIRMED
+    elif part_refuted(outside(rms, 0.3, -1), outside(fixed, 0.3, -1, 1), against(large, -1, margin)):
+        verdict = REFUTED
+    return rates_finding(
+        verdict,
+        f"ScaleNorm - RMSNorm {rms.text()}, fixed - learned g {fixed.text()}; de-en, 40,644 pairs: fixed g x "
+        f"twice the rate {large.text()} (paper -0.9 to -5.2)",
+        fixed,
+        3,
+    )
+
+
 def gradient_norms(run):
     """Median of the gradient norm before clipping, and the rate of spikes above 3 running medians (of 51
     updates), in the last half of training."""

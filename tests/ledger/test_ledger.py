@@ -200,6 +200,53 @@ class Rules(unittest.TestCase):
             finding = rule()
             return finding and finding.verdict
 
+    def test_statistics_over_fewer_tokens(self):
+        def found(level, gains, rise):
+            pn = {f"pn-{size}": level + gain for size, gain in zip(powernorm.SIZES, gains)}
+            pnv = {f"pnv-{size}": level - 0.5 + rise * i for i, size in enumerate(powernorm.SIZES)}
+            center = {"ln": level} | pn | pnv
+            return self.verdict(powernorm.pn_13, synthetic("ledger-iwslt-pn-sizes", center))
+
+        self.assertEqual(found(12, [0.4] * 4, 0.2), "confirmed")
+        self.assertEqual(found(12, [1, 1, 1, -0.5], 0.2), "undecided")  # 4,096 tokens are below LN
+        self.assertEqual(found(12, [0.0] * 4, 0.2), "refuted")
+        self.assertEqual(found(3, [0.0] * 4, 0.2), "undecided")  # no equivalence below 10 BLEU
+        self.assertEqual(found(3, [-0.4] * 4, 0.2), "refuted")
+        self.assertEqual(found(12, [0.4] * 4, -0.2), "refuted")
+
+    def rates(self, level, **gains):
+        names = "inv-sqrt", "val-decay", "inv-sqrt-2x", "val-decay-2x", "rms", "fixed-g"
+        center = dict.fromkeys(names, level)
+        for variant, gain in gains.items():
+            center[variant.replace("_", "-")] = level + gain if gain != "fails" else -7
+        return synthetic("ledger-tears-rates", center)
+
+    def test_schedules(self):
+        for level, gains, expected in (
+            (12, {}, "confirmed"),
+            (12, {"inv_sqrt_2x": 1}, "confirmed"),  # a gain costs no BLEU
+            (12, {"val_decay_2x": -1}, "refuted"),
+            (12, {"val_decay": 1, "val_decay_2x": 1}, "refuted"),
+            (3, {"inv_sqrt_2x": 1}, "undecided"),
+            (3, {"val_decay_2x": "fails"}, "refuted"),
+        ):
+            with self.subTest(level=level, gains=gains):
+                self.assertEqual(self.verdict(tears.tears_09, self.rates(level, **gains)), expected)
+
+    def test_fixed_g(self):
+        names = "val-decay", "val-decay-2x", "fixed-g-val-decay", "fixed-g-val-decay-2x"
+        for gains, last, expected in (
+            ({}, 10, "confirmed"),
+            ({"rms": -1}, 10, "confirmed"),
+            ({"rms": 1}, 10, "refuted"),
+            ({"fixed_g": -1}, 10, "refuted"),
+            ({}, 12, "refuted"),  # no loss at twice the rate
+        ):
+            with self.subTest(gains=gains, last=last):
+                large = synthetic("ledger-tears-rates-40k", dict(zip(names, (12, 12, 12, last))))
+                self.assertEqual(self.verdict(tears.tears_15, self.rates(12, **gains), large), expected)
+        self.assertIsNone(self.verdict(tears.tears_15, self.rates(12)))
+
     def language(self, penalized, unmasked=None):
         """RBN's language models: losses of RBN, and of BN without a mask. LN has 5.7, BN with a mask 6.2."""
 
@@ -214,6 +261,24 @@ class Rules(unittest.TestCase):
         if unmasked:
             found.append(synthetic("ledger-ptb-rbn-open", losses(unmasked), causal="false"))
         return found
+
+    def test_penalized_norm_in_all_settings(self):
+        translation = [
+            synthetic(f"ledger-iwslt-{p}", {"rbn": 4, "ln": 3}, init="rbn", optim="adam-fairseq", position=p)
+            for p in ("post", "pre")
+        ]
+        others = [
+            synthetic(f"ledger-rbn-{name}", {"rbn": 90, "ln": 90}, optim="sgd") for name in rbn.SETTINGS
+        ]
+
+        def found(loss, *settings):
+            with unittest.mock.patch.object(rbn, "require"), unittest.mock.patch.object(powernorm, "require"):
+                return self.verdict(rbn.rbn_12, *self.language(loss), *translation, *settings)
+
+        self.assertEqual(found(5.4, *others), "confirmed")
+        self.assertEqual(found(5.4), "undecided")
+        self.assertEqual(found(5.9, *others), "refuted")
+        self.assertIsNone(found(None, *others))
 
     def test_language_models_need_both_masks(self):
         own = synthetic("ledger-ptb", {"pn-bn": -6.5, "pn-ln": -5.7})
