@@ -13,7 +13,7 @@ enum { BENCH_BUFFERS = 8, BENCH_WORDS = 8000, BENCH_MAX_SETTINGS = 32 };
 
 typedef struct bench_options {
     bool quick, profile, all, small; /* small: --quick on the emulator */
-    int32_t threads, rows; /* rows: the largest number in kernels and norms */
+    int32_t threads, rows;           /* rows: the largest number in kernels and norms */
     const char *isa, *precision, *json, *parts, *match;
     const char *backend, *ordinal, *gemm, *cache; /* of the section [device] */
     const char *settings[2 * BENCH_MAX_SETTINGS]; /* pairs of name and value, for training and decoding */

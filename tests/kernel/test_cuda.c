@@ -460,6 +460,9 @@ static void test_options(void **state)
     nm_backend_options options = {.name = "cuda", .ordinal = 3};
     assert_int_equal(nm_backend_create(&b, &options, &err), NM_USAGE);
     assert_string_equal(err.text, "device.ordinal = 3: this machine has 1 GPU, numbered from 0");
+    options.ordinal = -1;
+    assert_int_equal(nm_backend_create(&b, &options, &err), NM_USAGE);
+    assert_string_equal(err.text, "the number of the GPU is -1");
     options = (nm_backend_options){.name = "cuda", .dtype = NM_F64};
     assert_int_equal(nm_backend_create(&b, &options, &err), NM_UNSUPPORTED);
     b = create((nm_backend_options){.name = "cuda"});
