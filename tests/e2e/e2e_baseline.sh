@@ -43,6 +43,8 @@ accepts '"test": {' baseline "$recipes/classify.ini" --data.train train.tsv --da
 lacks out "valid"
 refuses 2 "baseline: too few arguments; usage: norma baseline RECIPE" baseline
 refuses 3 "none.tsv" baseline "$recipes/classify.ini" --data.train none.tsv
+refuses 2 "data.text = 1 has no effect with data.format = space" baseline "$recipes/classify.ini" --data.train train.tsv \
+    --data.format space --data.text 1
 refuses 2 "neither a validation nor a test set" baseline "$recipes/classify.ini" --data.train train.tsv --data.valid-fraction 0
 
 # ---- tagging: the tag of "Washington" depends on the tag of the word before it ----

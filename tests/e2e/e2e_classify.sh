@@ -273,6 +273,8 @@ has out "accuracy"
 refuses 2 "classify.bootstrap = 50 has no effect with classify.evaluate = false" classify idf test.tsv --bootstrap 50
 refuses 2 "classify.probabilities = true has no effect" classify idf test.tsv --evaluate --probabilities
 refuses 2 "data.label = 2 has no effect with data.format = lines" classify idf test.tsv --format lines --label 2
+cp test.tsv table # read as lines, because of its name
+refuses 2 "data.header has no effect: the name of table does not end in" classify idf table --header yes
 refuses 2 "the vector of a text has no part for n-grams" train reviews.ini --run.folder none --model.ngram-weights idf
 
 # ---- a logistic regression belonged to the model in earlier versions ----

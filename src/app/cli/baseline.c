@@ -184,10 +184,14 @@ static nm_status print_json(const job *self, nm_error *err)
 static int baseline_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
+    char *warning = NULL;
     const run_choice *run = nm_options_find(cli->options, "run");
     if (nm_cli_check_arguments(cli, argc, argv, 1, 1, &err) != NM_OK ||
-        nm_options_read_profile(cli->options, argv[0], run->profile, &err) != NM_OK)
+        nm_options_read_profile(cli->options, argv[0], run->profile, &err) != NM_OK ||
+        nm_options_check(cli->options, &warning, &err) != NM_OK)
         return nm_cli_fail(&err);
+    nm_cli_warn(warning);
+    free(warning);
     const nm_train_config *train = nm_options_find(cli->options, "train");
     const nm_device_config *device = nm_options_find(cli->options, "device");
     job self = {.output = nm_options_find(cli->options, "output"),

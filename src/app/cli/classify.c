@@ -52,10 +52,7 @@ static const nm_option_rule classify_rules[] = {
     {"classify.seed", "classify.evaluate", "true", "only the evaluation has resamples", NULL},
     {"classify.on_invalid", "classify.evaluate", "false", "the evaluation prints no texts", NULL},
     {"classify.probabilities", "classify.evaluate", "false", "the evaluation prints no texts", NULL},
-    {"data.quotes", "data.format", "!lines", "lines have no columns", NULL},
-    {"data.header", "data.format", "!lines", "lines have no columns", NULL},
-    {"data.label", "data.format", "!lines", "lines have no columns", NULL},
-    {"data.text", "data.format", "!lines", "lines have no columns", NULL},
+    NM_LABELED_RULES,
     {0}};
 static const nm_option column_rows[] = {NM_LABELED_ROWS(columns_config), {0}};
 /* clang-format on */
@@ -126,7 +123,16 @@ static nm_status open_input(job *self, nm_error *err)
                                      .with_label = self->config->evaluate,
                                      .skip_invalid = self->config->on_invalid == NM_INVALID_IS_SKIPPED,
                                      .labels = of_model ? &self->classes : NULL};
-    return nm_labeled_open(&self->texts, self->session->inputs[0], &table, err);
+    NM_TRY(nm_labeled_open(&self->texts, self->session->inputs[0], &table, err));
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (self->texts.format == NM_LABELED_LINES &&
+            nm_options_origin(options, columns[i]) == NM_ORIGIN_COMMAND)
+            return nm_fail(
+                err, NM_USAGE,
+                "%s has no effect: the name of %s does not end in .csv, .tsv or .jsonl, so its lines "
+                "are texts; --format reads a table",
+                columns[i], self->texts.path);
+    return NM_OK;
 }
 
 static void release(void *state)

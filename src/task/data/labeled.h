@@ -51,6 +51,14 @@ NM_CHOICES(nm_labeled_choice, NM_LABELED_CHOICES);
                   "content, question or document in the first row, or else the second, or the one next to "  \
                   "the label; for json, text.")
 
+#define NM_LABELED_RULES                                                                                     \
+    {"data.quotes", "data.format", "auto|tsv|csv", "only tables have quotes", NULL},                         \
+        {"data.header", "data.format", "auto|tsv|csv", "only tables have a header", NULL},                   \
+        {"data.label", "data.format", "auto|tsv|csv|json", "only tables and objects have columns", NULL},    \
+    {                                                                                                        \
+        "data.text", "data.format", "auto|tsv|csv|json", "only tables and objects have columns", NULL        \
+    }
+
 typedef struct nm_labeled_config {
     NM_LABELED_FIELDS;
     bool lines_by_default; /* format auto without a known file name extension: lines instead of tsv */

@@ -56,6 +56,7 @@ static const char *const text_names[] = {"dict.txt", "labels.txt", "codes.bpe"};
 static const nm_option_rule classification_rules[] = {
     {"data.language", "data.tokenizer", "moses", "only the Moses tokenizer depends on the language", NULL},
     {"data.valid_encoding", "data.valid", "!", "there is no validation table", NULL},
+    NM_LABELED_RULES,
     {"data.test_encoding", "data.test", "!", "there is no test table", NULL},
     {0}};
 
