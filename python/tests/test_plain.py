@@ -222,6 +222,24 @@ def test_running_statistics_under_autocast_and_accumulation(type):
         assert torch.equal(one.grad, other.grad)
 
 
+@pytest.mark.parametrize("type, options", VARIANTS, ids=str)
+@pytest.mark.parametrize("training", [True, False])
+def test_nan_is_not_hidden(type, options, training):
+    """In x, in parameters or in running statistics: no condition takes it for a small number. The formulas
+    may have more, of a term whose factor is 0."""
+    state = made(type, options).state_dict()
+    for name in ["x", *(name for name in state if state[name].is_floating_point())]:
+        found = []
+        for kernel in (True, False):
+            norm, x = made(type, options, groups=1).train(training), torch.linspace(-2, 3, 60).reshape(5, 12)
+            norm.kernel, x = kernel, x.clone()
+            place = x if name == "x" else norm.state_dict()[name]
+            with torch.no_grad():
+                place.view(-1)[0] = float("nan")
+                found.append(norm(x).isnan())
+        assert not (found[0] & ~found[1]).any(), name
+
+
 # ---- padding ----
 
 @pytest.mark.parametrize("type", TYPES)

@@ -117,10 +117,10 @@ class Page(NamedTuple):
 # ---- formulas that several pages have ----
 
 def safe_root(square: Tensor) -> Tensor:
-    """sqrt(square) whose gradient at 0 is 0."""
-    positive = square > 0
-    return torch.where(positive, torch.where(positive, square, torch.ones_like(square)).sqrt(),
-                       torch.zeros_like(square))
+    """sqrt(square) whose gradient at 0 is 0. A NaN stays NaN, as in all conditions of these formulas."""
+    zero = square <= 0
+    return torch.where(zero, torch.zeros_like(square),
+                       torch.where(zero, torch.ones_like(square), square).sqrt())
 
 
 def grouped(x: Tensor, groups: int) -> Tensor:

@@ -25,7 +25,7 @@ def inverse_root(square: Tensor, options: Dict[str, Any]) -> Tensor:
     """1 / sqrt(square + epsilon), or with the clamp, where the root is a constant below epsilon."""
     epsilon: float = options["epsilon"]
     if options.get("clamp"):
-        return torch.where(square > epsilon, square, torch.full_like(square, epsilon)).rsqrt()
+        return torch.where(square <= epsilon, torch.full_like(square, epsilon), square).rsqrt()
     return (square + epsilon).rsqrt()
 
 

@@ -14,9 +14,9 @@ from ._call import Call, Page
 def clamped_length(x: Tensor, epsilon: float) -> Tensor:
     """max(|x|, epsilon) of every row, [rows, 1]; its gradient is 0 where |x| <= epsilon."""
     square = x.square().sum(-1, keepdim=True)
-    above = square > epsilon * epsilon
-    root = torch.where(above, square, torch.ones_like(square)).sqrt()
-    return torch.where(above, root, torch.full_like(root, epsilon))
+    below = square <= epsilon * epsilon
+    root = torch.where(below, torch.ones_like(square), square).sqrt()
+    return torch.where(below, torch.full_like(root, epsilon), root)
 
 
 def normalize(x: Tensor, call: Call) -> Tensor:
