@@ -27,6 +27,15 @@ has out 'updates 1 to 3 from the seed: equal'
 accepts '2 of 7 stored' verify run --updates 2 "${where[@]}"
 has out 'updates 10 to 12: equal'
 accepts '2 of 7 stored' verify run --updates 2 --random "${where[@]}"
+# A finished run that is resumed has nothing to do: its files stay as they are.
+for change in "" "--train.log_every 7"; do
+    rm -rf copy && cp -r run copy && rm copy/last.safetensors
+    # shellcheck disable=SC2086
+    accepts 'done: 12 updates' train --run.folder copy --resume $change
+    diff -r run copy >difference
+    [ "$(grep -vc '^[<>]\|^[0-9]*a[0-9]*$\|^diff .*log.jsonl' difference)" = 0 ] || fail "resumed: $(cat difference)"
+    accepts '6 of 7 stored' verify copy "${where[@]}"
+done
 rm -rf moved && mv data moved
 refuses 3 'data/' verify run "${where[@]}"
 accepts '6 of 7 stored' verify run --data moved "${where[@]}"

@@ -354,8 +354,19 @@ static nm_status compare(const job *self, const interval *part, nm_error *err)
     return status;
 }
 
+/* The line after those of resumptions with other options. */
+static const char *skip_resumptions(const char *line)
+{
+    static const char type[] = "{\"type\":\"resume\"";
+    const char *end;
+    while (!strncmp(line, type, sizeof type - 1) && (end = strchr(line, '\n')))
+        line = end + 1;
+    return line;
+}
+
 /* A run that has ended has one line in its log after the newest checkpoint: the hash of its parameters, which
- * the recomputation has written, too. Other lines are those of a run that was killed. */
+ * the recomputation has written, too; before it, a resumption that had nothing to do. Other lines are those
+ * of a run that was killed. */
 static nm_status compare_end_of_log(const job *self, const interval *part, nm_error *err)
 {
     nm_manifest manifest;
@@ -366,7 +377,7 @@ static nm_status compare_end_of_log(const job *self, const interval *part, nm_er
     NM_THEN(status, nm_file_read(stored, &all, &n_all, err));
     NM_THEN(status, nm_file_read(computed, &again, &n_again, err));
     if (status == NM_OK && (int64_t)n_all > manifest.log_bytes) {
-        const char *end = all + manifest.log_bytes, *line = again;
+        const char *end = skip_resumptions(all + manifest.log_bytes), *line = again;
         for (const char *next = again; (next = strstr(next, "{\"type\":\"weights\"")); next++)
             line = next;
         if (strcmp(end, line) && (strstr(end, "\"weights\"") || strstr(end, "\"xxh3\"")))

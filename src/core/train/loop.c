@@ -173,6 +173,7 @@ static nm_status validate(nm_trainer *trainer, nm_error *err)
     nm_ema_use(&trainer->ema);
     nm_status status = nm_trainer_validate(trainer, &v, &score, err);
     if (status == NM_OK) {
+        trainer->unchanged = false;
         trainer->last_validation = v.seconds;
         status = trainer->comm->rank ? NM_OK : evaluate(trainer, &v, score.lower_is_better, err);
         nm_task_score_release(&score);
@@ -276,6 +277,7 @@ static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     nm_training_progress progress = {0};
+    trainer->unchanged = false;
     NM_TRY(nm_trainer_update(trainer, &progress, err));
     measure_progress(trainer, &progress);
     NM_TRY(log_progress(trainer, &progress, err));
@@ -295,7 +297,7 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
 {
     bool validates;
     NM_TRY(has_validation(trainer, &validates, err));
-    NM_TRY(nm_trainer_ready_batches(trainer, 0, err));
+    NM_TRY(nm_trainer_form_batches(trainer, 0, err));
     if (trainer->batches.skipped)
         nm_trainer_message(trainer, "training: skipped %" PRId64 " sequence%s, empty or longer than %s",
                            trainer->batches.skipped, trainer->batches.skipped == 1 ? "" : "s",

@@ -207,10 +207,12 @@ nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
     char *model = checkpoint_path(trainer, trainer->state.update, "safetensors"),
          *last = nm_path_join(trainer->folder, "last.safetensors");
     nm_status status = nm_log_sync(trainer, err);
-    NM_THEN(status, write_checkpoint(trainer, model, err));
-    if (status == NM_OK && trainer->config_pending)
+    if (status == NM_OK && !trainer->unchanged)
+        status = write_checkpoint(trainer, model, err);
+    if (status == NM_OK && !trainer->unchanged && trainer->config_pending) {
         status = nm_run_config_write(trainer->config_text, trainer->folder, err);
-    trainer->config_pending &= status != NM_OK;
+        trainer->config_pending = status != NM_OK;
+    }
     NM_THEN(status, nm_file_link(model, last, err));
     if (status == NM_OK)
         remove_old(trainer);

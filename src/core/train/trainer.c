@@ -333,6 +333,7 @@ static nm_status open_run(nm_trainer *trainer, const char *folder, bool resume, 
                                       .schedule = trainer->schedule.state};
     if (root && resume)
         NM_TRY(nm_trainer_resume(trainer, &found, err));
+    trainer->unchanged = found;
     if (found)
         nm_trainer_message(trainer, "resumed at update %" PRId64 ", epoch %" PRId64 ", batch %" PRId64,
                            trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);

@@ -70,6 +70,7 @@ struct nm_trainer {
     int64_t digested;
     nm_manifest_link chain[2]; /* the last checkpoint, and the one before */
     char *config_text;         /* contents of config.ini, heap; NULL except in rank 0 */
+    bool unchanged;            /* the state is that of the checkpoint from which the run was resumed */
     bool config_pending;       /* config.ini does not have this text before the next checkpoint */
     json_t *init_from;         /* record of nm_warm_start for the log; NULL: none */
     double started;            /* nm_clock at open */
@@ -100,6 +101,8 @@ void nm_trainer_message(nm_trainer *trainer, const char *format, ...) __attribut
 
 /* update.c: measures the memory of an update. */
 nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);
+/* update.c: forms the batches of state.epoch, all of which may have been used. */
+nm_status nm_trainer_form_batches(nm_trainer *trainer, int64_t shard, nm_error *err);
 /* update.c: makes state.batch the index of an existing batch; begins the next epoch if necessary. shard:
  * index of the batch in the update. */
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error *err);

@@ -27,15 +27,9 @@ static nm_status balance_shards(nm_trainer *trainer, int64_t shard, nm_error *er
     return NM_OK;
 }
 
-nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error *err)
+nm_status nm_trainer_form_batches(nm_trainer *trainer, int64_t shard, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
-    if (trainer->batches_ready && state->batch < trainer->batches.n)
-        return NM_OK;
-    if (trainer->batches_ready) {
-        state->epoch++;
-        state->batch = 0;
-    }
     nm_batches_release(&trainer->batches);
     trainer->batches_ready = false;
     NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_TRAIN, (uint32_t)state->epoch, true,
@@ -47,8 +41,20 @@ nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error 
             "the checkpoint is at batch %lld, but the epoch has %lld batches: the options that form "
             "batches, such as train.max_tokens, have changed",
             (long long)state->batch, (long long)trainer->batches.n);
-    return state->batch < trainer->batches.n ? balance_shards(trainer, shard, err)
-                                             : nm_trainer_ready_batches(trainer, shard, err);
+    return state->batch < trainer->batches.n ? balance_shards(trainer, shard, err) : NM_OK;
+}
+
+nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error *err)
+{
+    nm_train_state *state = &trainer->state;
+    if (!trainer->batches_ready)
+        NM_TRY(nm_trainer_form_batches(trainer, shard, err));
+    while (state->batch >= trainer->batches.n) {
+        state->epoch++;
+        state->batch = 0;
+        NM_TRY(nm_trainer_form_batches(trainer, shard, err));
+    }
+    return NM_OK;
 }
 
 static bool is_finite(nm_backend *b, size_t n, const void *values)
