@@ -99,6 +99,16 @@ static PyObject *take_penalty(const call *c, PyObject *attributes, PyObject *bot
     return y;
 }
 
+/* false: an exception */
+static bool warn_of_one_token(const call *c, PyObject *x)
+{
+    if (!c->training || c->rows > 1)
+        return true;
+    PyObject *done = PyObject_CallMethod(c->module, "_warn_of_one_token", "OO", x, Py_None);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
 /* y of x by the kernels, or None (a new reference) if a tensor does not fit; NULL: an exception */
 static PyObject *normalize(layer *l, PyObject *module, PyObject *attributes, PyObject *x, PyObject *params,
                            PyObject *state)
@@ -115,7 +125,7 @@ static PyObject *normalize(layer *l, PyObject *module, PyObject *attributes, PyO
         !state_memory(l, state, c->state_memory)) {
         PyErr_Clear();
         y = new_reference(Py_None);
-    } else if (take_pass(c)) {
+    } else if (warn_of_one_token(c, x) && take_pass(c)) {
         y = take_penalty(c, attributes,
                          needs_gradients(x, params) ? apply_function(c, x, params)
                                                     : forward_results(c, x, false));

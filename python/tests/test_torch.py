@@ -700,6 +700,22 @@ def test_tid_of_a_model():
                                   value in before.items())
 
 
+@pytest.mark.parametrize("kernel", [True, False])
+@pytest.mark.parametrize("type", BATCH_TYPES)
+def test_variance_of_one_token(type, kernel):
+    """torch.nn.BatchNorm1d raises "Expected more than 1 value per channel when training"."""
+    norm, mask = nt.Norm(type, 6), torch.ones(2, 3, dtype=torch.bool)
+    norm.kernel, mask[1, 1] = kernel, False
+    for arguments in [(torch.randn(1, 6),), (torch.randn(2, 3, 6), mask)]:
+        for training in (True, False):
+            norm.train(training)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                norm(*arguments)
+            assert [type in str(one.message) for one in caught] == [True] * (
+                training and hasattr(norm, "running_mean"))
+
+
 def test_errors():
     norm = nt.PowerNorm(12, groups=3)
     for x, error, message in ((torch.zeros(2, 11), norma.UsageError, "expected \\[..., 12\\]"),
@@ -719,6 +735,11 @@ def test_errors():
                  lambda: nt.padding(norm, [False, True]).__enter__()):
         with pytest.raises(TypeError, match="padding_mask is a builtins.list, expected a torch.Tensor"):
             call()
+    for arguments, options, message in [((), {"normalized_shape": 8}, "normalized_shape is called width"),
+                                        ((), {"num_features": 8}, "num_features is called width"),
+                                        ((8, 1e-6), {}, "need their names")]:
+        with pytest.raises(norma.UsageError, match=message):
+            nt.LayerNorm(*arguments, **options)
     with pytest.raises(norma.UsageError, match="dtype"):
         nt.Norm("layer", 8, dtype=torch.int32)
     with pytest.raises(norma.UsageError, match="statistics = 'all': expected 'process' or 'group'"):

@@ -212,6 +212,7 @@ def normalize(module: "Norm", x: Tensor) -> Tensor:
                                               tuple(state))
         if y is not None:
             return y
+    module._warn_of_one_token(x, None)
     for name, size, param in zip(module._names[0], module._sizes, given):
         if param is None:
             raise UsageError(f"norm '{module.type.name}': {name} does not have {size} elements")

@@ -27,6 +27,7 @@ _SHAPES: Dict[str, Dict[str, Tuple[int, ...]]] = {
 _BATCH_COUNTER, _WITH_BATCH_COUNTER = "num_batches_tracked", ("batch", "rbn")
 _TYPES = torch.float32, torch.float64, torch.bfloat16, torch.float16
 _HALF = torch.bfloat16, torch.float16
+_OTHER_WIDTHS = {"normalized_shape", "num_features", "num_channels", "hidden_size", "dim"}
 _MAX_ROWS = 2**31 - 1  # of a kernel, times the width
 
 _is_compiling: Any = getattr(getattr(torch, "compiler", None), "is_compiling", None)
@@ -101,6 +102,14 @@ class Norm(nn.Module):
     precision; ``torch.func`` of a type with running statistics in training mode. TypeError: x is not a
     tensor.
     """
+
+    def __new__(cls, *given: Any, **options: Any) -> Norm:
+        if "width" not in options:
+            for name in _OTHER_WIDTHS & options.keys():
+                raise UsageError(f"{cls.__name__}: {name} is called width here")
+        if len(given) > 1 + cls._shows_type:
+            raise UsageError(f"{cls.__name__}: options after the width need their names, such as epsilon=1e-6")
+        return super().__new__(cls)
 
     def __init__(self, type: str, width: int, *, groups: int = 1, device: Any = None,
                  dtype: Optional[torch.dtype] = None,
@@ -390,6 +399,8 @@ class Norm(nn.Module):
 
     def _plain(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
         page, (params, state) = plain.pages[self.type.name], self._named_tensors()
+        if not _torch_ops.is_building_graph():
+            self._warn_of_one_token(x, mask)
         if self.training and page.train is not None and not _torch_ops.is_building_graph():
             self._check_transforms(x, page, params)
         y, penalty, new = self._by_page(x, mask, params, state, state, self.training)
@@ -438,6 +449,15 @@ class Norm(nn.Module):
                 f"model's mask {list(mask.shape)}; give the mask with norma.torch.padding"
             )
         return None
+
+    def _warn_of_one_token(self, x: Tensor, mask: Optional[Tensor]) -> None:
+        """Where torch.nn.BatchNorm1d raises a ValueError. The mask of a device is not waited for."""
+        if not self.training or "running_mean" not in self._buffers or self._group() is not None:
+            return
+        if (x.numel() == self.width if mask is None
+                else mask.device.type == "cpu" and mask.numel() - int(mask.sum()) == 1):
+            warnings.warn(f"norm '{self.type.name}': the batch has one token, so its variance is undefined and "
+                          "y does not depend on x; use larger batches, or eval()")
 
     @_torch_ops.not_compiled
     def _without_graph(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
