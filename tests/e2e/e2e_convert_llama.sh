@@ -347,6 +347,10 @@ bad 2 "model.head_width" 's/"head_dim": 6/"head_dim": 99999999999/'
 bad 2 "an even number of features per head" 's/"head_dim": 6/"head_dim": 5/'
 bad 2 "norm.rms.epsilon" 's/"rms_norm_eps": 1e-12/"rms_norm_eps": -1/'
 bad 2 "model.rope_base" 's/"rope_theta": 10000.0/"rope_theta": 0/'
+# A value of another type is not a missing one, which has the default.
+bad 2 "model.rope_base" 's/"rope_theta": 10000.0/"rope_theta": "500.0"/'
+bad 2 "norm.rms.epsilon" 's/"rms_norm_eps": 1e-12/"rms_norm_eps": "1e-12"/'
+bad 5 "'model.layers.0.self_attn.q_proj.bias'" 's/"attention_bias": false/"attention_bias": 1/'
 bad 4 "'hidden_size' is not an integer" 's/"hidden_size": 32/"hidden_size": "32"/'
 bad 4 "'num_attention_heads' is not an integer between 1 and 1024" 's/"num_attention_heads": 4/"num_attention_heads": 0/'
 # Sizes that no tensor has are errors before memory for them is allocated.

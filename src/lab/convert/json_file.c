@@ -1,5 +1,6 @@
 #include "convert/json_file.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,13 +57,17 @@ nm_status nm_json_count(const json_t *object, const char *key, int64_t max, cons
 bool nm_json_flag(const json_t *object, const char *key, bool otherwise)
 {
     const json_t *value = json_object_get(object, key);
+    if (json_is_number(value)) /* as in Python */
+        return json_number_value(value) != 0;
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
 double nm_json_real(const json_t *object, const char *key, double otherwise)
 {
     const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : otherwise;
+    if (!value || json_is_null(value))
+        return otherwise;
+    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 int64_t nm_json_id(const json_t *object, const char *key, int64_t otherwise)

@@ -17,8 +17,9 @@ nm_status nm_json_read(json_t **value, const char *path, nm_error *err);
  * messages. */
 nm_status nm_json_count(const json_t *object, const char *key, int64_t max, const char *path, int64_t *value,
                         nm_error *err);
-/* The value of a key, or `otherwise` if it is missing, null or of another type. */
+/* The value of a key, or `otherwise` if it is missing, null or of another type. A flag may be a number. */
 bool nm_json_flag(const json_t *object, const char *key, bool otherwise);
+/* NAN, which no option accepts, if it is of another type. */
 double nm_json_real(const json_t *object, const char *key, double otherwise);
 int64_t nm_json_id(const json_t *object, const char *key, int64_t otherwise);
 
