@@ -1,10 +1,12 @@
-/* Convolutions whose windows overlap, without patches: the products read copies of the images with a border
- * of zeros, in which a row of a window is contiguous. A band of rows is copied once, not every window.
+/* Convolutions of 3 x 3 positions at stride 1 as products of transformed tiles (Winograd; Lavin and Gray
+ * 2016, sections 4.1 and 4.2). With tiles of 4 x 4 inputs d and 2 x 2 outputs, and element-wise products (.):
+ *     y  = A^T [sum over channels (G g G^T) . (B^T d B)] A
+ *     dg = G^T [sum over tiles (A dy A^T) . (B^T d B)] G
+ * So there are 16 matrix products, one for each point of the transformed tiles, which are stored as
+ * [points][tiles][channels]: 16 multiply-adds instead of 36. Other convolutions go patch by patch.
  *
- * An element of y or dx is a sum over (row of the window, position, channel) in ascending order, in chunks of
- * NM_GEMM_DEPTH products; one of dw is a sum over windows, in chunks of WEIGHT_DEPTH windows of an image.
- * Results do not depend on threads or bands.
- * dx is the convolution of dy with the weight turned by 180 degrees. Other convolutions go patch by patch. */
+ * A sum over channels is in ascending order, in chunks of NM_GEMM_DEPTH; one over tiles in chunks and groups
+ * that depend on the shapes only. Results do not depend on threads. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/tile.h"
@@ -13,190 +15,418 @@
 #include <omp.h>
 
 enum {
-    BAND_FLOATS = 1 << 15,  /* of a band: with a chunk of a panel it fits L2 */
-    IMAGE_FLOATS = 1 << 20, /* of the images that are copied together for dw */
-    WEIGHT_DEPTH = 128,     /* windows of a chunk of dw: with their rows of images they fit L1 */
-    LEAST_WINDOWS = 64,     /* of an image: with fewer, adding its part to dw takes too long */
-    PADDING = 2 * NM_W,     /* tiles load whole vectors */
-    THREAD_WORK = 32768     /* multiply-adds per thread for which threads are started */
+    POINTS = 16,
+    LEAST_CHANNELS = 16,    /* with fewer, the transforms take longer than the products that they save */
+    MOST_WEIGHTS = 1 << 14, /* channels * outputs for which dw has sums of several groups */
+    CHUNK_FLOATS = 1 << 16, /* transformed tiles of a chunk: they fit L2 */
+    CHUNK_TILES = 32,       /* at least */
+    GROUP_FLOATS = 1 << 20, /* sums of all groups of tiles, if LEAST_GROUPS allows it */
+    LEAST_GROUPS = 4,       /* threads that dw can use, at least */
+    MOST_GROUPS = 32,
+    THREAD_WORK = 32768 /* multiply-adds per thread for which threads are started */
 };
 
-typedef struct convolution {
+/* Rows of tiles of all images. */
+typedef struct tiling {
     nm_windows w;
-    int32_t channels, down, across; /* of the input; windows along the axes of an image */
-    int32_t line, row;              /* floats of a row of a window, and of a padded row of an image */
-} convolution;
+    int32_t down, across, high, wide; /* windows and tiles along the axes of an image */
+    int32_t rows, chunk;              /* number of all, and of a chunk */
+} tiling;
 
-static convolution convolution_of(const nm_windows *w, int32_t channels)
+static tiling tiling_of(const nm_windows *w, int32_t channels, int32_t outputs)
 {
-    convolution c = {*w, channels, nm_windows_along(w, w->height), nm_windows_along(w, w->width), 0, 0};
-    c.line = w->size * channels;
-    c.row = ((c.across - 1) * w->stride + w->size) * channels;
-    return c;
+    tiling t = {.w = *w, .down = nm_windows_along(w, w->height), .across = nm_windows_along(w, w->width)};
+    t.high = nm_ceil_div(t.down, 2);
+    t.wide = nm_ceil_div(t.across, 2);
+    t.rows = w->images * t.high;
+    const int32_t fit = CHUNK_FLOATS / POINTS / (channels + outputs);
+    t.chunk = nm_ceil_div(fit < CHUNK_TILES ? CHUNK_TILES : fit, t.wide);
+    return t;
 }
 
-static bool overlap(const nm_windows *w)
+static bool fits(const nm_windows *w, int32_t channels, int32_t outputs)
 {
-    return w->stride < w->size && w->padding < w->size;
+    return w->size == 3 && w->stride == 1 && w->padding < 3 && channels >= LEAST_CHANNELS &&
+           outputs >= LEAST_CHANNELS;
 }
 
-/* Rows of the image that `lines` rows of windows cover. */
-static int32_t rows_of_lines(const convolution *c, int32_t lines)
+/* Threads for all rows of tiles. */
+static int32_t threads_for(const nm_backend *b, const tiling *t, int32_t channels, int32_t outputs)
 {
-    return (lines - 1) * c->w.stride + c->w.size;
-}
-
-static int32_t threads_for(const nm_backend *b, nm_mat y, int32_t depth)
-{
-    double work = (double)y.rows * y.cols * depth;
+    double work = (double)t->rows * t->wide * POINTS * channels * outputs;
     return work < (double)THREAD_WORK * b->threads ? 1 : b->threads;
 }
 
-/* Row y of an image with its border, zeros outside. */
-static void copy_row(const convolution *c, nm_mat x, int32_t image, int32_t y, float *to)
+/* Rows of transformed values have whole vectors. */
+static size_t width_of(int32_t cols)
 {
-    const int32_t left = c->w.padding * c->channels, n = nm_min_i32(c->row - left, c->w.width * c->channels);
-    if (y < 0 || y >= c->w.height || n <= 0) {
-        memset(to, 0, (size_t)c->row * sizeof *to);
+    return (size_t)nm_round_up(cols, NM_W);
+}
+
+/* Floats from one point to the next: an odd number of cache lines, so that the points of a tile are in
+ * different sets of L1. */
+static size_t plane_of(int32_t rows, size_t width)
+{
+    return (((size_t)rows * width + NM_LINE - 1) / NM_LINE | 1) * NM_LINE;
+}
+
+/* B^T d, A^T m, A y, G g and G^T v of one column. */
+NM_INLINE void input_column(const vf d[4], vf to[4])
+{
+    to[0] = v_sub(d[0], d[2]);
+    to[1] = v_add(d[1], d[2]);
+    to[2] = v_sub(d[2], d[1]);
+    to[3] = v_sub(d[1], d[3]);
+}
+
+NM_INLINE void output_column(const vf m[4], vf to[4])
+{
+    to[0] = v_add(v_add(m[0], m[1]), m[2]);
+    to[1] = v_sub(v_sub(m[1], m[2]), m[3]);
+}
+
+NM_INLINE void gradient_column(const vf y[4], vf to[4])
+{
+    to[0] = y[0];
+    to[1] = v_add(y[0], y[1]);
+    to[2] = v_sub(y[0], y[1]);
+    to[3] = v_sub(v_set(0), y[1]);
+}
+
+NM_INLINE void weight_column(const vf g[4], vf to[4])
+{
+    const vf half = v_set(0.5f), ends = v_add(g[0], g[2]);
+    to[0] = g[0];
+    to[1] = v_mul(half, v_add(ends, g[1]));
+    to[2] = v_mul(half, v_sub(ends, g[1]));
+    to[3] = g[2];
+}
+
+NM_INLINE void weight_gradient_column(const vf v[4], vf to[4])
+{
+    const vf half = v_set(0.5f), sum = v_mul(half, v_add(v[1], v[2]));
+    to[0] = v_add(v[0], sum);
+    to[1] = v_mul(half, v_sub(v[1], v[2]));
+    to[2] = v_add(sum, v[3]);
+}
+
+/* m = T m T^T for the transformation T of a column from n to `to` values. */
+#define TRANSFORM(column, n, to, m)                                                                          \
+    do {                                                                                                     \
+        NM_UNROLLED(j_, n) {                                                                                 \
+            const vf from_[4] = {m[0][j_], m[1][j_], m[2][j_], m[3][j_]};                                    \
+            vf result_[4];                                                                                   \
+            column(from_, result_);                                                                          \
+            NM_UNROLLED(i_, to)                                                                              \
+                m[i_][j_] = result_[i_];                                                                     \
+        }                                                                                                    \
+        NM_UNROLLED(i_, to) {                                                                                \
+            vf result_[4];                                                                                   \
+            column(m[i_], result_);                                                                          \
+            NM_UNROLLED(j_, to)                                                                              \
+                m[i_][j_] = result_[j_];                                                                     \
+        }                                                                                                    \
+    } while (0)
+
+NM_INLINE void store_points(float *to, size_t plane, vf m[4][4])
+{
+    NM_UNROLLED(i, POINTS)
+        v_store(to + (size_t)i * plane, m[i / 4][i % 4]);
+}
+
+/* `line`: floats of a row of the band d. */
+NM_INLINE void input_vector(const float *d, size_t line, int32_t cols, float *to, size_t plane, int32_t n)
+{
+    vf m[4][4];
+    NM_UNROLLED(i, 16)
+        m[i / 4][i % 4] = v_load_upto(d + (size_t)(i / 4) * line + (size_t)(i % 4) * (size_t)cols, n);
+    TRANSFORM(input_column, 4, 4, m);
+    store_points(to, plane, m);
+}
+
+NM_INLINE void gradient_vector(const float *dy, size_t line, int32_t cols, float *to, size_t plane, int32_t n)
+{
+    vf m[4][4] = {{v_set(0)}};
+    NM_UNROLLED(i, 4)
+        m[i / 2][i % 2] = v_load_upto(dy + (size_t)(i / 2) * line + (size_t)(i % 2) * (size_t)cols, n);
+    TRANSFORM(gradient_column, 2, 4, m);
+    store_points(to, plane, m);
+}
+
+/* `floats` floats of row y of an image of x, from w->padding positions left of it; zeros outside. */
+static void copy_row(const nm_windows *w, nm_mat x, int32_t image, int32_t y, int32_t floats, float *to)
+{
+    const int32_t left = w->padding * x.cols, n = nm_min_i32(floats - left, w->width * x.cols);
+    if (y < 0 || y >= w->height || n <= 0) {
+        memset(to, 0, (size_t)floats * sizeof *to);
         return;
     }
     memset(to, 0, (size_t)left * sizeof *to);
-    const int32_t first = (image * c->w.height + y) * c->w.width;
-    for (int32_t at = 0, part = x.stride == x.cols ? n : c->channels; at < n; at += part)
-        memcpy(to + left + at, nm_row(x, first + at / c->channels), (size_t)part * sizeof *to);
-    memset(to + left + n, 0, (size_t)(c->row - left - n) * sizeof *to);
+    const int32_t first = (image * w->height + y) * w->width;
+    for (int32_t at = 0, part = x.stride == x.cols ? n : x.cols; at < n; at += part)
+        memcpy(to + left + at, nm_row(x, first + at / x.cols), (size_t)part * sizeof *to);
+    memset(to + left + n, 0, (size_t)(floats - left - n) * sizeof *to);
 }
 
-static void copy_band(const convolution *c, nm_mat x, int32_t image, int32_t line, int32_t lines, float *to)
+/* Copies the lines of a row of tiles, with their border, to the band. Returns the floats of one. */
+static size_t copy_lines(const tiling *t, const nm_windows *w, nm_mat x, int32_t row, int32_t lines,
+                         float *band)
 {
-    for (int32_t i = 0; i < rows_of_lines(c, lines); i++, to += c->row)
-        copy_row(c, x, image, line * c->w.stride - c->w.padding + i, to);
+    const int32_t floats = (2 * t->wide + lines - 2) * x.cols, first = row % t->high * 2 - w->padding;
+    for (int32_t i = 0; i < lines; i++)
+        copy_row(w, x, row / t->high, first + i, floats, band + (size_t)i * (size_t)floats);
+    return (size_t)floats;
 }
 
-/* Sums of products k, which are stored in lines: product k = i * line + j is at a + i * a_line + j * a_step,
- * and the same of b. */
-typedef struct lines_of_products {
-    int32_t line;
-    size_t a_line, b_line;
-} lines_of_products;
-
-/* The tile with products k0 .. k0 + depth - 1. */
-NM_INLINE void sum_of_lines(gemm_tile t, const lines_of_products *at, int32_t k0, int32_t depth,
-                            const int rows, const int vectors)
+/* to[point][tile] = B^T d B of `rows` rows of tiles */
+static void transform_inputs(const tiling *t, nm_mat x, int32_t first, int32_t rows, float *band, float *to,
+                             size_t plane)
 {
-    const float *a = t.a, *b = t.b;
-    vf sum[NM_TILE_ROWS][NM_TILE_VECTORS];
-    set_to_zero(rows, vectors, sum);
-    for (int32_t k = k0; k < k0 + depth; k += t.depth) {
-        const size_t i = (size_t)(k / at->line), j = (size_t)(k % at->line);
-        t.depth = nm_min_i32(at->line - (int32_t)j, k0 + depth - k);
-        t.a = a + i * at->a_line + j * t.a_step;
-        t.b = b + i * at->b_line + j * t.b_step;
-        sum_tile(&t, rows, vectors, sum);
+#define STEP(at, n) input_vector(d + (at), line, x.cols, to + (at), plane, n)
+    for (int32_t row = first; row < first + rows; row++) {
+        const size_t line = copy_lines(t, &t->w, x, row, 4, band);
+        const float *d = band;
+        for (int32_t i = 0; i < t->wide; i++, d += 2 * x.cols, to += width_of(x.cols))
+            NM_COLUMNS(x.cols, STEP);
     }
-    store_with_epilogue(t, rows, vectors, sum);
+#undef STEP
 }
 
-#define CASE(n)                                                                                              \
-    case n:                                                                                                  \
-        if (n > NM_TILE_ROWS)                                                                                \
-            return;                                                                                          \
-        if (t.cols > NM_W)                                                                                   \
-            sum_of_lines(t, at, k0, depth, n > NM_TILE_ROWS ? 1 : n, 2);                                     \
-        else                                                                                                 \
-            sum_of_lines(t, at, k0, depth, n > NM_TILE_ROWS ? 1 : n, 1);                                     \
-        return;
-
-NM_INLINE void tile_of_lines(const gemm_tile t, const lines_of_products *at, int32_t k0, int32_t depth)
+/* to[point][tile] = A dy A^T */
+static void transform_gradients(const tiling *t, nm_mat dy, int32_t first, int32_t rows, float *band,
+                                float *to, size_t plane)
 {
-    switch (t.rows) {
-        CASE(1)
-        CASE(2)
-        CASE(3)
-        CASE(4)
-        CASE(5)
-        CASE(6)
-        CASE(7)
-        CASE(8)
-        CASE(9)
-        CASE(10)
-        CASE(11)
-        CASE(12)
-        CASE(13)
-        CASE(14)
+    const nm_windows w = {.height = t->down, .width = t->across};
+#define STEP(at, n) gradient_vector(d + (at), line, dy.cols, to + (at), plane, n)
+    for (int32_t row = first; row < first + rows; row++) {
+        const size_t line = copy_lines(t, &w, dy, row, 2, band);
+        const float *d = band;
+        for (int32_t i = 0; i < t->wide; i++, d += 2 * dy.cols, to += width_of(dy.cols))
+            NM_COLUMNS(dy.cols, STEP);
+    }
+#undef STEP
+}
+
+/* The outputs of a tile, of which `rows` x `cols` are in the image; distances of its rows and columns. */
+typedef struct output_tile {
+    float *y;
+    int32_t rows, cols;
+    size_t row, col;
+} output_tile;
+
+NM_INLINE void output_vector(const float *from, size_t plane, const output_tile *to, const float *bias,
+                             bool add, int32_t at, int32_t n)
+{
+    vf m[4][4];
+    NM_UNROLLED(i, POINTS)
+        m[i / 4][i % 4] = v_load(from + (size_t)i * plane + at);
+    TRANSFORM(output_column, 4, 2, m);
+    const vf more = bias ? v_load_upto(bias + at, n) : v_set(0);
+    NM_UNROLLED(i, 4) {
+        float *y = to->y + (size_t)(i / 2) * to->row + (size_t)(i % 2) * to->col + at;
+        if (i / 2 < to->rows && i % 2 < to->cols)
+            v_store_upto(y, n, v_add(add ? v_load_upto(y, n) : more, m[i / 2][i % 2]));
     }
 }
 
-/* Windows t.rows of a line: a is the image, b a panel of the weight. */
-static __attribute__((noinline)) void window_tile(gemm_tile t, const lines_of_products *at, int32_t k0,
-                                                  int32_t depth)
+/* y = A^T m A + bias of `rows` rows of tiles, or += */
+static void transform_outputs(const tiling *t, const float *from, size_t plane, int32_t first, int32_t rows,
+                              const float *bias, bool add, nm_mat y)
+{
+#define STEP(at, n) output_vector(from, plane, &to, bias, add, at, n)
+    for (int32_t row = first; row < first + rows; row++)
+        for (int32_t i = 0; i < t->wide; i++, from += width_of(y.cols)) {
+            const int32_t image = row / t->high, line = row % t->high * 2;
+            const output_tile to = {nm_row(y, (image * t->down + line) * t->across + 2 * i), t->down - line,
+                                    t->across - 2 * i, (size_t)t->across * (size_t)y.stride,
+                                    (size_t)y.stride};
+            NM_COLUMNS(y.cols, STEP);
+        }
+#undef STEP
+}
+
+/* to = G g G^T for the panels of a weight, by all threads: from [panels][9][channels][NM_TILE_COLS] to
+ * [points][panels][channels][NM_TILE_COLS]. */
+static void transform_panels(const float *from, int32_t panels, int32_t channels, float *to, size_t plane)
+{
+    const size_t size = (size_t)channels * NM_TILE_COLS;
+#pragma omp for schedule(static)
+    for (size_t at = 0; at < (size_t)panels * size; at += NM_W) {
+        const float *first = from + at / size * 9 * size + at % size;
+        vf m[4][4] = {{v_set(0)}};
+        NM_UNROLLED(i, 9)
+            m[i / 3][i % 3] = v_load(first + (size_t)i * size);
+        TRANSFORM(weight_column, 3, 4, m);
+        store_points(to + at, plane, m);
+    }
+}
+
+/* The product of any number of rows, in register tiles of nearly equal size. */
+NM_INLINE void product_of_rows(gemm_tile t)
+{
+    const int32_t parts = nm_ceil_div(t.rows, NM_TILE_ROWS), rows = t.rows / parts, more = t.rows % parts;
+    t.alpha = 1;
+    t.epilogue = (tile_epilogue){NULL, false};
+    t.stream = false;
+    t.b_next = NM_W;
+    for (int32_t i = 0; i < parts; i++) {
+        t.rows = rows + (i < more);
+        nm_tile(t);
+        t.a += (size_t)t.rows * t.a_row;
+        t.c += (size_t)t.rows * t.ldc;
+    }
+}
+
+/* Rows of c: tiles of the image, a panel of the weight. */
+static __attribute__((noinline)) void tiles_times_panel(gemm_tile t)
 {
     t.a_step = 1;
     t.b_step = NM_TILE_COLS;
-    t.b_next = NM_W;
-    tile_of_lines(t, at, k0, depth);
+    product_of_rows(t);
 }
 
-/* t.rows outputs and some columns of dw: a is dy, b the image. */
-static __attribute__((noinline)) void weight_tile(gemm_tile t, const lines_of_products *at, int32_t k0,
-                                                  int32_t depth)
+/* Rows of c: outputs. a: gradients of tiles, b: tiles of the image. */
+static __attribute__((noinline)) void gradients_times_tiles(gemm_tile t)
 {
     t.a_row = 1;
-    t.b_next = NM_W;
-    tile_of_lines(t, at, k0, depth);
+    product_of_rows(t);
 }
 
-/* Nearly equal parts of n of at most `most`. */
-static int32_t equal_part(int32_t n, int32_t most)
+/* products = tiles * panels of one point: [n, channels] and [panels][channels][NM_TILE_COLS] */
+static void multiply_point(const float *tiles, const float *panels, int32_t n, int32_t channels,
+                           int32_t outputs, float *products)
 {
-    return nm_ceil_div(n, nm_ceil_div(n, most));
-}
-
-/* y of the windows of `lines` rows from `line` on. panels: the weight, [panels][products][NM_TILE_COLS]. */
-static void run_band(const convolution *c, const float *band, const float *panels, const float *bias,
-                     bool add, int32_t lines, float *y, size_t ldy, int32_t outputs)
-{
-    const int32_t products = c->line * c->w.size, tiles = nm_ceil_div(c->across, NM_TILE_ROWS);
-    const lines_of_products at = {c->line, (size_t)c->row, (size_t)c->line * NM_TILE_COLS};
-    for (int32_t k0 = 0, depth; k0 < products; k0 += depth) {
-        depth = nm_min_i32(products - k0, NM_GEMM_DEPTH);
-        const bool last = k0 + depth == products;
+    for (int32_t k0 = 0; k0 < channels; k0 += NM_GEMM_DEPTH)
         for (int32_t col = 0; col < outputs; col += NM_TILE_COLS)
-            for (int32_t i = 0; i < lines * tiles; i++) {
-                const int32_t line = i / tiles, first = c->across * (i % tiles) / tiles;
-                const size_t from = (size_t)(line * c->w.stride) * (size_t)c->row +
-                                    (size_t)(first * c->w.stride) * (size_t)c->channels;
-                window_tile((gemm_tile){.rows = c->across * (i % tiles + 1) / tiles - first,
-                                        .cols = nm_min_i32(outputs - col, NM_TILE_COLS),
-                                        .a = band + from,
-                                        .a_row = (size_t)(c->w.stride * c->channels),
-                                        .b = panels + (size_t)col * (size_t)products,
-                                        .add = add || k0 > 0,
-                                        .alpha = 1,
-                                        .epilogue = {last && bias ? bias + col : NULL, false},
-                                        .c = y + (size_t)(line * c->across + first) * ldy + (size_t)col,
-                                        .ldc = ldy},
-                            &at, k0, depth);
-            }
+            tiles_times_panel(
+                (gemm_tile){.rows = n,
+                            .cols = nm_min_i32((int32_t)width_of(outputs) - col, NM_TILE_COLS),
+                            .depth = nm_min_i32(channels - k0, NM_GEMM_DEPTH),
+                            .a = tiles + k0,
+                            .a_row = width_of(channels),
+                            .b = panels + (size_t)col * (size_t)channels + (size_t)k0 * NM_TILE_COLS,
+                            .add = k0 > 0,
+                            .c = products + col,
+                            .ldc = width_of(outputs)});
+}
+
+/* sums = gradients^T tiles of one point, or +=: [outputs, channels] from [n, outputs] and [n, channels] */
+static void multiply_weight_point(const float *gradients, const float *tiles, int32_t n, int32_t channels,
+                                  int32_t outputs, bool add, float *sums)
+{
+    for (int32_t col = 0; col < channels; col += NM_TILE_COLS)
+        gradients_times_tiles((gemm_tile){.rows = outputs,
+                                          .cols = nm_min_i32((int32_t)width_of(channels) - col, NM_TILE_COLS),
+                                          .depth = n,
+                                          .a = gradients,
+                                          .a_step = width_of(outputs),
+                                          .b = tiles + col,
+                                          .b_step = width_of(channels),
+                                          .add = add,
+                                          .c = sums + col,
+                                          .ldc = width_of(channels)});
+}
+
+/* Memory of a thread: transformed inputs and outputs of a chunk, lines of an image. */
+typedef struct memory {
+    size_t plane, out_plane, floats;
+} memory;
+
+static memory memory_of(const tiling *t, int32_t channels, int32_t outputs)
+{
+    memory m = {plane_of(t->chunk * t->wide, width_of(channels)),
+                plane_of(t->chunk * t->wide, width_of(outputs)), 0};
+    const size_t lines = 4 * (2 * (size_t)t->wide + 2) * (size_t)(channels > outputs ? channels : outputs);
+    m.floats = POINTS * (m.plane + m.out_plane) + lines;
+    return m;
+}
+
+/* y = the convolution of x + bias, or +=. panels: the weight, [panels][9 * channels][NM_TILE_COLS]. */
+static void run_convolution(nm_backend *b, const nm_windows *w, nm_mat x, const float *panels,
+                            const float *bias, bool add, nm_mat y)
+{
+    const tiling t = tiling_of(w, x.cols, y.cols);
+    const memory m = memory_of(&t, x.cols, y.cols);
+    const int32_t n_panels = nm_ceil_div(y.cols, NM_TILE_COLS), threads = threads_for(b, &t, x.cols, y.cols);
+    const size_t panel_plane = plane_of(n_panels * x.cols, NM_TILE_COLS);
+    float *transformed = nm_backend_scratch(b, NM_CPU_PANELS, POINTS * panel_plane * sizeof(float)),
+          *all = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * m.floats * sizeof(float));
+#pragma omp parallel num_threads(threads)
+    {
+        float *inputs = all + (size_t)omp_get_thread_num() * m.floats, *products = inputs + POINTS * m.plane;
+        transform_panels(panels, n_panels, x.cols, transformed, panel_plane);
+#pragma omp for schedule(static)
+        for (int32_t first = 0; first < t.rows; first += t.chunk) {
+            const int32_t rows = nm_min_i32(t.chunk, t.rows - first);
+            transform_inputs(&t, x, first, rows, products + POINTS * m.out_plane, inputs, m.plane);
+            for (int32_t point = 0; point < POINTS; point++)
+                multiply_point(inputs + (size_t)point * m.plane, transformed + (size_t)point * panel_plane,
+                               rows * t.wide, x.cols, y.cols, products + (size_t)point * m.out_plane);
+            transform_outputs(&t, products, m.out_plane, first, rows, bias, add, y);
+        }
     }
 }
 
-/* y = the products of the windows of x and the panels, or +=. */
-static void run_convolution(nm_backend *b, const convolution *c, nm_mat x, const float *panels,
-                            const float *bias, bool add, nm_mat y)
+/* The sums of the points over rows of tiles first .. end - 1; `inputs`: memory of the thread. */
+static void sum_group(const tiling *t, nm_mat x, nm_mat dy, int32_t first, int32_t end, const memory *m,
+                      float *inputs, float *sums, size_t sum_plane)
 {
-    const int32_t fit = (BAND_FLOATS / c->row - c->w.size) / c->w.stride + 1;
-    const int32_t lines = equal_part(c->down, fit < 1 ? 1 : fit), bands = nm_ceil_div(c->down, lines);
-    const size_t floats = (size_t)rows_of_lines(c, lines) * (size_t)c->row + PADDING;
-    const int32_t threads = threads_for(b, y, c->line * c->w.size);
-    float *locals = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int32_t i = 0; i < c->w.images * bands; i++) {
-        float *band = locals + (size_t)omp_get_thread_num() * floats;
-        const int32_t image = i / bands, line = i % bands * lines, n = nm_min_i32(lines, c->down - line);
-        copy_band(c, x, image, line, n, band);
-        run_band(c, band, panels, bias, add, n, nm_row(y, (image * c->down + line) * c->across),
-                 (size_t)y.stride, y.cols);
+    float *gradients = inputs + POINTS * m->plane, *lines = gradients + POINTS * m->out_plane;
+    for (int32_t at = first; at < end; at += t->chunk) {
+        const int32_t rows = nm_min_i32(t->chunk, end - at);
+        transform_inputs(t, x, at, rows, lines, inputs, m->plane);
+        transform_gradients(t, dy, at, rows, lines, gradients, m->out_plane);
+        for (int32_t point = 0; point < POINTS; point++)
+            multiply_weight_point(gradients + (size_t)point * m->out_plane, inputs + (size_t)point * m->plane,
+                                  rows * t->wide, x.cols, dy.cols, at > first,
+                                  sums + (size_t)point * sum_plane);
+    }
+}
+
+/* dw += G^T sums G of one output. sums: of its channels, [groups][points]. */
+NM_INLINE void weight_vector(const float *sums, int32_t groups, size_t plane, int32_t channels, float *dw,
+                             int32_t at, int32_t n)
+{
+    vf m[4][4] = {{v_set(0)}};
+    for (int32_t group = 0; group < groups; group++, sums += POINTS * plane)
+        NM_UNROLLED(i, POINTS)
+            m[i / 4][i % 4] = v_add(m[i / 4][i % 4], v_load(sums + (size_t)i * plane + at));
+    TRANSFORM(weight_gradient_column, 4, 3, m);
+    NM_UNROLLED(i, 9) {
+        float *to = dw + (size_t)i * (size_t)channels + at;
+        v_store_upto(to, n, v_add(v_load_upto(to, n), m[i / 3][i % 3]));
+    }
+}
+
+static void add_weight_gradient(const float *sums, int32_t groups, size_t plane, int32_t channels, float *dw)
+{
+#define STEP(at, n) weight_vector(sums, groups, plane, channels, dw, at, n)
+    NM_COLUMNS(channels, STEP);
+#undef STEP
+}
+
+static void run_weight_gradient(nm_backend *b, const nm_windows *w, nm_mat x, nm_mat dy, nm_mat dw)
+{
+    const tiling t = tiling_of(w, x.cols, dy.cols);
+    const memory m = memory_of(&t, x.cols, dy.cols);
+    const size_t plane = plane_of(dy.cols, width_of(x.cols));
+    const int32_t fit = GROUP_FLOATS / POINTS / (x.cols * dy.cols),
+                  most = fit < LEAST_GROUPS ? LEAST_GROUPS : nm_min_i32(fit, MOST_GROUPS),
+                  groups = nm_min_i32(most, nm_ceil_div(t.rows, t.chunk)),
+                  threads = threads_for(b, &t, x.cols, dy.cols);
+    float *sums = nm_backend_scratch(b, NM_CPU_PARTIALS, (size_t)groups * POINTS * plane * sizeof(float)),
+          *all = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * m.floats * sizeof(float));
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static)
+        for (int32_t i = 0; i < groups; i++)
+            sum_group(&t, x, dy, (int32_t)((int64_t)t.rows * i / groups),
+                      (int32_t)((int64_t)t.rows * (i + 1) / groups), &m,
+                      all + (size_t)omp_get_thread_num() * m.floats, sums + (size_t)i * POINTS * plane,
+                      plane);
+#pragma omp for schedule(static)
+        for (int32_t k = 0; k < dy.cols; k++)
+            add_weight_gradient(sums + (size_t)k * width_of(x.cols), groups, plane, x.cols, nm_row(dw, k));
     }
 }
 
@@ -209,19 +439,18 @@ static bool is_int8(const nm_backend *b, nm_mat weight)
 
 static float *panels_for(nm_backend *b, int32_t products, int32_t outputs)
 {
-    size_t floats = (size_t)products * (size_t)nm_round_up(outputs, NM_TILE_COLS) + PADDING;
+    size_t floats = (size_t)products * (size_t)nm_round_up(outputs, NM_TILE_COLS);
     return nm_backend_scratch(b, NM_CPU_PACKED, floats * sizeof(float));
 }
 
 static void convolve(nm_backend *b, const nm_convolve_args *args)
 {
     const nm_mat weight = args->weight;
-    if (!overlap(args->windows) || is_int8(b, weight)) {
+    if (!fits(args->windows, args->x.cols, weight.rows) || is_int8(b, weight)) {
         nm_patchwise_convolve(b, args);
         return;
     }
-    const convolution c = convolution_of(args->windows, args->x.cols);
-    NM_ASSERT(weight.cols == c.line * c.w.size && args->y.rows == nm_windows_count(args->windows));
+    NM_ASSERT(weight.cols == 9 * args->x.cols && args->y.rows == nm_windows_count(args->windows));
     float *panels = panels_for(b, weight.cols, weight.rows);
     const nm_gemm all = {.tb = true,
                          .cols = weight.rows,
@@ -229,14 +458,14 @@ static void convolve(nm_backend *b, const nm_convolve_args *args)
                          .b = weight.data,
                          .ldb = (size_t)weight.stride};
     NM_SIMD(nm_gemm_pack)(b, &all, panels);
-    run_convolution(b, &c, args->x, panels, args->bias, false, args->y);
+    run_convolution(b, args->windows, args->x, panels, args->bias, false, args->y);
 }
 
 /* Panels of the weight turned by 180 degrees, with outputs and channels exchanged: product (i, j, output) of
- * channel n is the weight of the output at (size - 1 - i, size - 1 - j, n). */
-static void pack_turned(const nm_windows *w, nm_mat weight, int32_t channels, float *to)
+ * channel n is the weight of the output at (2 - i, 2 - j, n). */
+static void pack_turned(nm_mat weight, int32_t channels, float *to)
 {
-    const int32_t places = w->size * w->size, products = places * weight.rows;
+    const int32_t places = 9, products = places * weight.rows;
     for (int32_t col = 0; col < channels; col += NM_TILE_COLS)
         for (int32_t k = 0; k < products; k++, to += NM_TILE_COLS) {
             const int32_t place = places - 1 - k / weight.rows, n = nm_min_i32(channels - col, NM_TILE_COLS);
@@ -245,10 +474,11 @@ static void pack_turned(const nm_windows *w, nm_mat weight, int32_t channels, fl
         }
 }
 
+/* dx is the convolution of dy with the weight turned by 180 degrees. */
 static void convolve_grad_input(nm_backend *b, const nm_convolve_grad_input_args *args)
 {
     const nm_windows *w = args->windows;
-    if (!overlap(w) || w->stride > 1) {
+    if (!fits(w, args->dx.cols, args->dy.cols)) {
         nm_patchwise_grad_input(b, args);
         return;
     }
@@ -258,83 +488,20 @@ static void convolve_grad_input(nm_backend *b, const nm_convolve_grad_input_args
                                .size = w->size,
                                .stride = 1,
                                .padding = w->size - 1 - w->padding};
-    const convolution c = convolution_of(&turned, args->dy.cols);
-    NM_ASSERT(c.down == w->height && c.across == w->width);
-    float *panels = panels_for(b, c.line * w->size, args->dx.cols);
-    pack_turned(w, args->weight, args->dx.cols, panels);
-    run_convolution(b, &c, args->dy, panels, NULL, args->add, args->dx);
-}
-
-/* Part `unit` of dw: `height` outputs, and two vectors of columns of a row of a window. */
-typedef struct weight_units {
-    int32_t height, outputs, columns, rows; /* numbers of them */
-} weight_units;
-
-static weight_units units_of(const convolution *c, int32_t outputs)
-{
-    const int32_t height = equal_part(outputs, NM_TILE_ROWS);
-    return (weight_units){height, nm_ceil_div(outputs, height), nm_ceil_div(c->line, NM_TILE_COLS),
-                          c->w.size};
-}
-
-/* dw += the products of windows k0 .. k0 + depth - 1 of an image. */
-static void add_unit(const convolution *c, const weight_units *units, int32_t unit, const float *image,
-                     const float *dy, size_t ldy, int32_t k0, int32_t depth, nm_mat dw)
-{
-    const int32_t first = unit / units->columns % units->outputs * units->height,
-                  line = unit / units->columns / units->outputs, col = unit % units->columns * NM_TILE_COLS;
-    const lines_of_products at = {c->across, (size_t)c->across * ldy, (size_t)(c->w.stride * c->row)};
-    weight_tile((gemm_tile){.rows = nm_min_i32(units->height, dw.rows - first),
-                            .cols = nm_min_i32(c->line - col, NM_TILE_COLS),
-                            .a = dy + first,
-                            .a_step = ldy,
-                            .b = image + (size_t)line * (size_t)c->row + col,
-                            .b_step = (size_t)(c->w.stride * c->channels),
-                            .add = true,
-                            .alpha = 1,
-                            .c = nm_row(dw, first) + line * c->line + col,
-                            .ldc = (size_t)dw.stride},
-                &at, k0, depth);
-}
-
-/* Images first .. first + n - 1. Every thread adds its units of dw; `images`: memory for n padded images. */
-static void add_images(const convolution *c, const nm_convolve_grad_weight_args *args, int32_t first,
-                       int32_t n, float *images)
-{
-    const weight_units units = units_of(c, args->dw.rows);
-    const int32_t rows = rows_of_lines(c, c->down), windows = c->down * c->across,
-                  n_units = units.outputs * units.columns * units.rows, threads = omp_get_num_threads(),
-                  thread = omp_get_thread_num();
-    const size_t floats = (size_t)rows * (size_t)c->row;
-#pragma omp for schedule(static)
-    for (int32_t i = 0; i < n; i++)
-        copy_band(c, args->x, first + i, 0, c->down, images + (size_t)i * floats);
-    for (int32_t i = 0; i < n; i++)
-        for (int32_t k0 = 0; k0 < windows; k0 += WEIGHT_DEPTH)
-            for (int64_t unit = (int64_t)n_units * thread / threads;
-                 unit < (int64_t)n_units * (thread + 1) / threads; unit++)
-                add_unit(c, &units, (int32_t)unit, images + (size_t)i * floats,
-                         nm_row(args->dy, (first + i) * windows), (size_t)args->dy.stride, k0,
-                         nm_min_i32(windows - k0, WEIGHT_DEPTH), args->dw);
-#pragma omp barrier
+    float *panels = panels_for(b, 9 * args->dy.cols, args->dx.cols);
+    pack_turned(args->weight, args->dx.cols, panels);
+    run_convolution(b, &turned, args->dy, panels, NULL, args->add, args->dx);
 }
 
 static void convolve_grad_weight(nm_backend *b, const nm_convolve_grad_weight_args *args)
 {
     const nm_windows *w = args->windows;
-    const convolution c = convolution_of(w, args->x.cols);
-    if (!args->dw.data || !overlap(w) || c.down * c.across < LEAST_WINDOWS) {
+    const int32_t channels = args->x.cols, outputs = args->dy.cols;
+    if (!args->dw.data || !fits(w, channels, outputs) || channels > MOST_WEIGHTS / outputs) {
         nm_patchwise_grad_weight(b, args);
         return;
     }
-    const size_t floats = (size_t)rows_of_lines(&c, c.down) * (size_t)c.row;
-    const int32_t fit = (int32_t)((size_t)IMAGE_FLOATS / floats),
-                  n = nm_min_i32(fit < 1 ? 1 : fit, w->images);
-    float *images = nm_backend_scratch(b, NM_CPU_PANELS, ((size_t)n * floats + PADDING) * sizeof(float));
-    const int32_t threads = threads_for(b, args->dy, args->dw.cols);
-#pragma omp parallel num_threads(threads)
-    for (int32_t i = 0; i < w->images; i += n)
-        add_images(&c, args, i, nm_min_i32(n, w->images - i), images);
+    run_weight_gradient(b, w, args->x, args->dy, args->dw);
     if (args->db)
         NM_SIMD(nm_add_column_sums)(b, args->dy, args->db);
 }
