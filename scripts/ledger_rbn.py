@@ -604,7 +604,7 @@ OPEN, PTB_PENALTY = "ledger-ptb-rbn-open", "ledger-ptb-rbn-penalty"
 
 
 def language_models(archive=None, causal="true"):
-    """BN - LN on the Penn Treebank, post- and pre-norm, or None. The paper has a mask, its program none."""
+    """BN - LN on the Penn Treebank, post- and pre-norm, or None. The paper has a mask, its code none."""
     found = [
         ptb_ratio(f"rbn-{p}-bn", f"rbn-{p}-ln", archive, causal, model__norm_position=p)
         for p in ("post", "pre")
@@ -645,7 +645,7 @@ def rbn_02():
         14.8,
     )
     if not unmasked:
-        finding.decide = "runs without a mask, as in the authors' program: ptb-rbn-open of results/queue"
+        finding.decide = "runs without a mask, as in the authors' code: ptb-rbn-open of results/queue"
     return finding
 
 

@@ -150,7 +150,7 @@ def tears_03():
         sum(len(runs.variant(v)) for v in variants),
         archive,
         cost(7, 4, seconds(post)),
-        sizes(archive, "post-6"),
+        sizes(archive, "post-6") + ", constant rate",
     )
 
 
