@@ -1,10 +1,14 @@
-# cmake -DOUTPUT=FILE.c -DHEADER=a/b.h -DTYPE=T -DTABLE=NAME -DFOLDER=DIR "-DFILES=x;..." -P EmbedTable.cmake: a table of names,
-# relative to FOLDER, and texts of files, as NUL-terminated byte arrays; it ends with {0}.
+# cmake -DOUTPUT=FILE.c -DHEADER=a/b.h -DTYPE=T -DTABLE=NAME "-DFOLDERS=DIR;..." "-DFILES=x;..." -P EmbedTable.cmake: a table of names,
+# relative to one of FOLDERS, and texts of files, as NUL-terminated byte arrays; it ends with {0}.
 set(_text "#include \"${HEADER}\"\n")
 set(_rows "")
 set(_n 0)
 foreach(_file IN LISTS FILES)
-  file(READ ${FOLDER}/${_file} _bytes HEX)
+  foreach(_folder IN LISTS FOLDERS)
+    if(EXISTS ${_folder}/${_file})
+      file(READ ${_folder}/${_file} _bytes HEX)
+    endif()
+  endforeach()
   string(REGEX REPLACE "(..)" "'\\\\x\\1'," _bytes "${_bytes}")
   string(APPEND _text "static const char text_${_n}[] = {${_bytes}0};\n")
   string(APPEND _rows "    {\"${_file}\", text_${_n}},\n")

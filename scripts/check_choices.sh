@@ -31,10 +31,10 @@ expect no "words of an enum" 'NM_WORD(config, rope, "none", "none|half|interleav
 
 columns() { # MEMBER: whether an activation with these columns compiles
     printf '%s\n' '#include "nn/transformer.h"' "#define MORE(C) NM_ACTIVATIONS(C) C($1)" \
-        'const char *const names[] = {MORE(NM_ACTIVATION_HF)};' 'const int codes[] = {MORE(NM_ACTIVATION_CT2)};' |
+        'const char *const names[][2] = {MORE(NM_ACTIVATION_HF)};' 'const int codes[] = {MORE(NM_ACTIVATION_CT2)};' |
         "${compiler[@]}" -std=c17 -D_GNU_SOURCE -x c -Werror -Iinclude -Isrc/core -fsyntax-only - 2>/dev/null
 }
-columns '4, "relu2", NM_MAP_RELU, NULL, -1' || { echo "an activation without a name in other formats does not compile"; bad=1; }
+columns '4, "relu2", NM_MAP_RELU, NULL, NULL, -1' || { echo "an activation without a name in other formats does not compile"; bad=1; }
 ! columns '4, "relu2", NM_MAP_RELU' || { echo "an activation without the columns of other formats compiles"; bad=1; }
 
 rows=$(grep -rnE '[{,] *NM_ENUM\b' src --include='*.[ch]' | grep -v '^src/core/base/option' || true)

@@ -18,6 +18,7 @@
 
 #include "norma/choice.h"
 #include "norma/dropout.h"
+#include "norma/functions.h"
 #include "norma/status.h"
 
 #ifdef __cplusplus
@@ -284,19 +285,6 @@ typedef struct nm_load_bf16_args {
     const uint16_t *x; /* [rows * cols] */
     nm_mat y;          /* = */
 } nm_load_bf16_args;
-
-/* Pointwise functions f(z) with Phi(z) = (1 + erf(z/sqrt(2)))/2.
- *     gelu-tanh  z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))) */
-#define NM_MAP_OPS(C)                                                                                        \
-    C(NM_MAP_RELU, "relu") /* max(z, 0) */                                                                   \
-    C(NM_MAP_TANH, "tanh")                                                                                   \
-    C(NM_MAP_ERF, "erf")                                                                                     \
-    C(NM_MAP_SIGMOID, "sigmoid") /* 1/(1 + e^-z) */                                                          \
-    C(NM_MAP_SILU, "silu")       /* z/(1 + e^-z) */                                                          \
-    C(NM_MAP_GELU, "gelu")       /* z Phi(z) */                                                              \
-    C(NM_MAP_GELU_TANH, "gelu-tanh")                                                                         \
-    C(NM_MAP_IDENTITY, "identity") /* z */
-NM_CHOICES(nm_map_op, NM_MAP_OPS);
 
 /* z = alpha x + shift
  * y = weight f(z) + bias

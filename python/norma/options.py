@@ -33,7 +33,7 @@ _Recipe = TypedDict("_Recipe", {
     "model.residual": Literal["plain", "deepnorm", "depth-scaled", "layerscale", "skipinit", "rezero",
         "resi-dual", "admin"],
     "model.layer_scale": float,
-    "model.activation": Literal["relu", "gelu", "gelu-tanh", "silu"],
+    "model.activation": Literal["relu", "silu", "gelu", "gelu-tanh"],
     "model.gated": bool,
     "model.bias": bool,
     "model.key_value_heads": int,

@@ -48,21 +48,10 @@ NM_CHOICES(nm_norm_position, NM_NORM_POSITIONS);
     C(NM_RESIDUAL_REZERO, "rezero") C(NM_RESIDUAL_DUAL, "resi-dual") C(NM_RESIDUAL_ADMIN, "admin")
 NM_CHOICES(nm_residual_form, NM_RESIDUAL_FORMS);
 
-/* Values of model.activation: the kernel operation, the name in transformers, or NULL, and the number in
- * CTranslate2, or -1. Formats refuse an activation without a name or number.
- *     gelu       Hendrycks and Gimpel 2016, with erf
- *     gelu-tanh  their approximation with tanh, as in GPT-2
- *     silu       z sigmoid(z); also called swish */
-#define NM_ACTIVATIONS(C)                                                                                    \
-    C(NM_ACTIVATION_RELU, "relu", NM_MAP_RELU, "relu", 0)                                                    \
-    C(NM_ACTIVATION_GELU, "gelu", NM_MAP_GELU, "gelu", 3)                                                    \
-    C(NM_ACTIVATION_GELU_TANH, "gelu-tanh", NM_MAP_GELU_TANH, "gelu_new", 1)                                 \
-    C(NM_ACTIVATION_SILU, "silu", NM_MAP_SILU, "silu", 2)
-NM_CHOICES(nm_activation, NM_ACTIVATIONS);
-/* Columns of the list. */
-#define NM_ACTIVATION_OP(constant, word, op, transformers, ct2)  [constant] = op,
-#define NM_ACTIVATION_HF(constant, word, op, transformers, ct2)  [constant] = transformers,
-#define NM_ACTIVATION_CT2(constant, word, op, transformers, ct2) [constant] = ct2,
+/* Columns of the list of activations (norma/functions.h). */
+#define NM_ACTIVATION_OP(constant, word, op, ...)               [constant] = op,
+#define NM_ACTIVATION_HF(constant, word, op, hf, hf_read, ct2)  [constant] = {hf, hf_read},
+#define NM_ACTIVATION_CT2(constant, word, op, hf, hf_read, ct2) [constant] = ct2,
 
 /* Values of model.rope: rotary position embeddings (Su et al. 2021) of queries and keys; the features j and j
  * + width/2 of a head, or 2j and 2j + 1, are rotated by the angle position base^(-2j/width). */
@@ -130,8 +119,8 @@ typedef struct nm_stack_options {
     NM_OPTION(T, embedding_norm, "none", 0, 0, \
         "Normalization of the embeddings, before their dropout: a type as in model.norm."), \
     NM_CHOICE(T, activation, "relu", NM_ACTIVATIONS, \
-        "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu " \
-        "(swish)."), \
+        "Activation of the feed-forward layers. gelu is the one with erf, gelu-tanh its approximation, and " \
+        "silu is also called swish."), \
     NM_OPTION(T, gated, "false", 0, 1, \
         "Gated linear units in the feed-forward layers, W2 (f(Wg h) * W1 h): SwiGLU with silu, GEGLU with " \
         "gelu."), \

@@ -27,15 +27,13 @@ nm_status nm_hf_check_layers(const nm_hf_reader *from, const char *prefix, int64
 
 nm_status nm_hf_set_activation(nm_hf_reader *from, const char *key)
 {
-    static const struct {
-        const char *name, *activation;
-    } known[] = {{"relu", "relu"},          {"gelu", "gelu"},
-                 {"gelu_new", "gelu-tanh"}, {"gelu_pytorch_tanh", "gelu-tanh"},
-                 {"swish", "silu"},         {"silu", "silu"}};
+    static const char *const names[][2] = {NM_ACTIVATIONS(NM_ACTIVATION_HF)};
+    static const char *const words[] = {NM_ACTIVATIONS(NM_CHOICE_NAME)};
     const char *name = json_string_value(json_object_get(from->config, key));
-    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
-        if (!strcmp(known[i].name, name))
-            return nm_import_set(&from->in, "model.activation", "%s", known[i].activation);
+    for (int i = 0; name && i < NM_ACTIVATIONS_COUNT; i++)
+        for (int k = 0; k < 2; k++)
+            if (names[i][k] && !strcmp(names[i][k], name))
+                return nm_import_set(&from->in, "model.activation", "%s", words[i]);
     return nm_fail(from->err, NM_UNSUPPORTED, "%s: %s '%.50s' is not supported", from->config_path, key,
                    name ? name : "");
 }

@@ -10,9 +10,9 @@
 
 nm_status nm_huggingface_activation(nm_activation activation, const char **name, nm_error *err)
 {
-    static const char *const names[] = {NM_ACTIVATIONS(NM_ACTIVATION_HF)};
+    static const char *const names[][2] = {NM_ACTIVATIONS(NM_ACTIVATION_HF)};
     static const char *const words[] = {NM_ACTIVATIONS(NM_CHOICE_NAME)};
-    *name = names[activation];
+    *name = names[activation][0];
     return *name ? NM_OK
                  : nm_fail(err, NM_UNSUPPORTED, "transformers has no activation %s (model.activation)",
                            words[activation]);

@@ -2,9 +2,6 @@
 #include "backend/device/launch.h"
 
 /* The kernels have the numbers of these enumerations. */
-_Static_assert((int)MAP_IDENTITY == (int)NM_MAP_IDENTITY && (int)MAP_GELU == (int)NM_MAP_GELU &&
-                   (int)MAP_SIGMOID == (int)NM_MAP_SIGMOID && (int)MAP_ERF == (int)NM_MAP_ERF,
-               "functions of map");
 _Static_assert((int)VEC_POW == (int)NM_VEC_POW && (int)VEC_CLIP == (int)NM_VEC_CLIP &&
                    (int)VEC_DIV == (int)NM_VEC_DIV && (int)VEC_RSQRT_CLAMP == (int)NM_VEC_RSQRT_CLAMP &&
                    (int)VEC_LINEAR == (int)NM_VEC_LINEAR,

@@ -5,10 +5,10 @@
 #define NM_DEVICE_ARGS_H
 
 #include "backend/device/dialect.h"
+#include "norma/functions.h"
 
 /* The numbers of enumerations of norma/backend.h, whose header NVRTC does not read; launch.c compares them.
  * */
-enum { MAP_RELU, MAP_TANH, MAP_ERF, MAP_SIGMOID, MAP_SILU, MAP_GELU, MAP_GELU_TANH, MAP_IDENTITY };
 enum {
     VEC_FILL,
     VEC_COPY,
