@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/comm.h"
+#include "train/comm.h"
 #include "convert/huggingface.h"
 #include "golden.h"
 #include "task/lm_task.h"

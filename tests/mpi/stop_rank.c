@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_RESULT = 1, TAG_END = 2 }; /* of src/core/comm/mpi/comm_mpi.c */
+enum { TAG_RESULT = 1, TAG_END = 2 }; /* of src/core/train/comm_mpi.c */
 
 static void stop_at(const char *phase)
 {

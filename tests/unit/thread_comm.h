@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/comm.h"
+#include "train/comm.h"
 
 enum { MAX_RANKS = 9, MAX_QUEUE = 256, MAX_POSTED = 4096 };
 

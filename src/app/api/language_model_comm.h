@@ -2,7 +2,7 @@
 #ifndef NM_LANGUAGE_MODEL_COMM_H
 #define NM_LANGUAGE_MODEL_COMM_H
 
-#include "comm/comm.h"
+#include "train/comm.h"
 #include "norma/language_model.h"
 #include "text/documents.h"
 

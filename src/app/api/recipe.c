@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/comm_options.h"
+#include "train/comm_options.h"
 #include "train/run_config.h"
 
 void nm_recipe_options_add(nm_options *options)

@@ -3,8 +3,8 @@
 #ifndef NM_TRAINING_H
 #define NM_TRAINING_H
 
-#include "comm/comm.h"
-#include "comm/comm_options.h"
+#include "train/comm.h"
+#include "train/comm_options.h"
 #include "norma/train.h"
 
 typedef struct nm_training_ranks {

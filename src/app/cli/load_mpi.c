@@ -8,7 +8,7 @@
 
 #include "base/shared_library.h"
 #include "cli/cli.h"
-#include "comm/mpi/comm_mpi.h"
+#include "train/comm_mpi.h"
 
 /* Path of the module, heap; NULL: there is none. */
 static char *find_module(void)

@@ -1,8 +1,8 @@
-/* The module norma-mpi.so (src/core/comm/mpi). */
+/* The module norma-mpi.so (src/core/train/comm_mpi.c). */
 #ifndef NM_LOAD_MPI_H
 #define NM_LOAD_MPI_H
 
-#include "comm/mpi/comm_mpi.h"
+#include "train/comm_mpi.h"
 
 /* Loads the module and initializes MPI, see nm_comm_mpi_module_type. The module stays loaded. Signals that
  * the process ignores remain ignored. NM_UNSUPPORTED if there is no module, and if the libraries of MPI are

@@ -3,8 +3,8 @@
 #define NM_OPEN_COMM_H
 
 #include "cli/cli.h"
-#include "comm/comm.h"
-#include "comm/comm_options.h"
+#include "train/comm.h"
+#include "train/comm_options.h"
 
 /* Number of processes that the launcher has started; 1: no launcher. */
 long nm_cli_launched_processes(void);

@@ -20,7 +20,7 @@
 #ifndef NM_SHARDS_H
 #define NM_SHARDS_H
 
-#include "comm/comm.h"
+#include "train/comm.h"
 #include "nn/params.h"
 
 typedef struct nm_shard_sums {

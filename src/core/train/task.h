@@ -6,7 +6,7 @@
 #include "base/counts.h"
 #include "base/safetensors.h"
 #include "base/stop.h"
-#include "comm/comm.h"
+#include "train/comm.h"
 #include "model/model.h"
 #include "train/batches.h"
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/record.h"
-#include "comm/comm.h"
+#include "train/comm.h"
 #include "norma/train.h"
 #include "train/hooks.h"
 #include "train/train_options.h"

@@ -7,7 +7,7 @@
 #define NM_WORKERS_H
 
 #include "base/safetensors.h"
-#include "comm/comm.h"
+#include "train/comm.h"
 #include "nn/params.h"
 
 typedef struct nm_workers {

@@ -1,4 +1,4 @@
-#include "comm/comm.h"
+#include "train/comm.h"
 
 #include <stdlib.h>
 #include <string.h>

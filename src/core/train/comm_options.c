@@ -1,4 +1,4 @@
-#include "comm/comm_options.h"
+#include "train/comm_options.h"
 
 /* clang-format off */
 static const nm_option comm_options[] = {

@@ -3,7 +3,7 @@
 #ifndef NM_COMM_MPI_H
 #define NM_COMM_MPI_H
 
-#include "comm/comm.h"
+#include "train/comm.h"
 
 typedef struct nm_comm_mpi_setup {
     /* Seconds without a heartbeat after which a rank is lost; also the limit for its start and its end. */

@@ -2,7 +2,7 @@
  * them.
  *
  * A rank is the number of a process, from 0. All ranks run the same program with the same options.
- * Implementations are src/core/comm/mpi, and nm_comm_none for a single process.
+ * Implementations are src/core/train/mpi, and nm_comm_none for a single process.
  *
  * Errors: a rank that fails calls nm_comm_finish with its status. On the other ranks, the current or the next
  * call of nm_comm_exchange returns the same status, and they call nm_comm_finish, too. If a rank does not

@@ -4,7 +4,7 @@
  * to the next rank of a ring and checks those of the previous rank, also during long computations. All calls
  * of MPI are made while a mutex is held (MPI_THREAD_SERIALIZED). Before the first heartbeat and after the
  * last one, where calls of MPI may wait for a rank for ever, a deadline ends the process. */
-#include "comm/mpi/comm_mpi.h"
+#include "train/comm_mpi.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "comm/mpi/deadline.h"
+#include "train/deadline.h"
 
 enum { PIECE = 1 << 30 }; /* maximum bytes of an MPI message, whose length is an int */
 enum { TAG_HEARTBEAT, TAG_RESULT, TAG_END };

@@ -1,4 +1,4 @@
-#include "comm/mpi/deadline.h"
+#include "train/deadline.h"
 
 #include <math.h>
 #include <time.h>
