@@ -108,7 +108,8 @@ class Norm(nn.Module):
             for name in _OTHER_WIDTHS & options.keys():
                 raise UsageError(f"{cls.__name__}: {name} is called width here")
         if len(given) > 1 + cls._shows_type:
-            raise UsageError(f"{cls.__name__}: options after the width need their names, such as epsilon=1e-6")
+            raise UsageError(f"{cls.__name__}: options after the width need their names, "
+                             "such as epsilon=1e-6")
         return super().__new__(cls)
 
     def __init__(self, type: str, width: int, *, groups: int = 1, device: Any = None,
@@ -456,8 +457,8 @@ class Norm(nn.Module):
             return
         if (x.numel() == self.width if mask is None
                 else mask.device.type == "cpu" and mask.numel() - int(mask.sum()) == 1):
-            warnings.warn(f"norm '{self.type.name}': the batch has one token, so its variance is undefined and "
-                          "y does not depend on x; use larger batches, or eval()")
+            warnings.warn(f"norm '{self.type.name}': the batch has one token, so its variance is undefined "
+                          "and y does not depend on x; use larger batches, or eval()")
 
     @_torch_ops.not_compiled
     def _without_graph(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
