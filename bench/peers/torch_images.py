@@ -6,9 +6,10 @@ curve and throughput, to compare with `norma train pn/figure2-resnet20 --run.pro
         --valid data/cifar10/test [--per-class 400] [--epochs 15] [--seed 1] [--channels-last]
         [--steps 5 --rounds]
 
-The network of tests/interchange/images.py, which has Norma's losses and gradients, with the initialization of
-PyTorch. Crops from 4 pixels of padding, mirror images, batches of 128, SGD with momentum 0.9, weight decay
-1e-4, a cosine from 0.1. --steps N measures N updates instead; --rounds: see torch_rounds.py.
+The network of tests/interchange/images.py, which has Norma's losses and gradients, with Norma's
+initialization. Crops from 4 pixels of padding, mirror images, batches of 128, SGD with momentum 0.9, weight
+decay 1e-4, a cosine from 0.1 after a warm-up of 5 % of the updates. --steps N measures N updates instead;
+--rounds: see torch_rounds.py.
 """
 import argparse
 import math
@@ -26,7 +27,7 @@ import torch_rounds
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/interchange"))
 import images as interchange  # noqa: E402
 
-BATCH, PADDING, RATE = 128, 4, 0.1
+BATCH, PADDING, RATE, WARM_UP = 128, 4, 0.1, 0.05
 
 
 def read(folder, per_class):
@@ -50,8 +51,21 @@ def augmented(batch):
 
 
 def resnet20(classes):
+    """Weights of convolutions have the variance 2 / inputs (He et al. 2015)."""
     interchange.WIDTHS, interchange.BLOCKS, interchange.CLASSES = (16, 32, 64), (3, 3, 3), classes
-    return interchange.ResNet("batch", "pad", False)
+    model = interchange.ResNet("batch", "pad", False)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            torch.nn.init.normal_(module.weight, std=math.sqrt(2 / module.weight[0].numel()))
+    return model
+
+
+def rate_at(update, updates):
+    """The rate of update 1, 2, ...: up to RATE in a line, then a cosine to 0."""
+    warm_up = WARM_UP * updates
+    if update < warm_up:
+        return RATE * update / warm_up
+    return RATE * (1 + math.cos(math.pi * (update - warm_up) / (updates - warm_up))) / 2
 
 
 class Training:
@@ -70,7 +84,7 @@ class Training:
             self.order = torch.randperm(len(self.labels))
         now, self.order = self.order[:BATCH], self.order[BATCH:]
         for group in self.optimizer.param_groups:
-            group["lr"] = RATE * (1 + math.cos(math.pi * self.update / self.updates)) / 2
+            group["lr"] = rate_at(self.update + 1, self.updates)
         batch = augmented(self.images[now]).contiguous(memory_format=self.form)
         loss = F.cross_entropy(self.model(batch), self.labels[now])
         self.optimizer.zero_grad()
