@@ -166,8 +166,9 @@ format:
 	@clang-format -i $(SOURCES)
 
 # Norma and the current PyTorch and CTranslate2 from PyPI alternately, on an idle machine; one to two hours.
-#     make bench-peers [QUICK=1] [WORKS=train,lm,decode,norms] [MATCH=GPT-2] [ROUNDS=5] [STEPS=8] [PEERS=FOLDER]
-# QUICK: small models, half an hour; MATCH: works whose name contains the text; PEERS: the virtual environment.
+#     make bench-peers [QUICK=1] [WORKS=train,lm,decode,norms] [MATCH=GPT-2] [ROUNDS=5] [STEPS=8] [PEERS=FOLDER] [IMAGES=FOLDER]
+# QUICK: small models, half an hour; MATCH: works whose name contains the text; PEERS: the virtual environment;
+# IMAGES: train and test of CIFAR-10, a folder per class.
 bench-peers:
 	@scripts/packages.sh build bench
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
@@ -175,7 +176,7 @@ bench-peers:
 	@[ -x $(PEERS)/bin/python ] || python3 -m venv $(PEERS)
 	@$(PEERS)/bin/pip install --quiet --upgrade torch numpy pillow ctranslate2
 	@NORMA=$(BUILD)/norma BENCH=$(BUILD)/norma-bench $(PEERS)/bin/python bench/peers/bench_peers.py \
-	    --works $(WORKS) --match '$(MATCH)' --rounds $(ROUNDS) --steps $(STEPS) $(if $(QUICK),--quick)
+	    --works $(WORKS) --match '$(MATCH)' --rounds $(ROUNDS) --steps $(STEPS) $(if $(QUICK),--quick) $(if $(IMAGES),--images '$(IMAGES)')
 	@$(PEERS)/bin/python bench/peers/performance_page.py --write
 
 lint:
