@@ -277,7 +277,6 @@ static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     nm_training_progress progress = {0};
-    trainer->unchanged = false;
     NM_TRY(nm_trainer_update(trainer, &progress, err));
     measure_progress(trainer, &progress);
     NM_TRY(log_progress(trainer, &progress, err));

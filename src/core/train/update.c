@@ -497,6 +497,7 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_training_progress *progress,
     bool profiled = trainer->device->profile && trainer->profile.warm;
     int64_t tokens = trainer->state.tokens;
     double began = nm_clock();
+    trainer->unchanged = false;
     nm_backend_profile(trainer->backend, profiled);
     nm_status status = update(trainer, progress, err);
     nm_backend_profile(trainer->backend, false);
