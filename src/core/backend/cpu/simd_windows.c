@@ -39,14 +39,16 @@ static void copy_window_row(const window_line *at, nm_mat map, int32_t y, int32_
         memset(to, 0, (size_t)size * (size_t)channels * sizeof *to);
         return;
     }
-    memset(to, 0, (size_t)left * (size_t)channels * sizeof *to);
+    if (left > 0)
+        memset(to, 0, (size_t)left * (size_t)channels * sizeof *to);
     if (map.stride == channels)
         memcpy(to + left * channels, nm_row(map, map_row(at, y, x + left)),
                (size_t)(right - left) * (size_t)channels * sizeof *to);
     else
         for (int32_t j = left; j < right; j++)
             memcpy(to + j * channels, nm_row(map, map_row(at, y, x + j)), (size_t)channels * sizeof *to);
-    memset(to + right * channels, 0, (size_t)(size - right) * (size_t)channels * sizeof *to);
+    if (right < size)
+        memset(to + right * channels, 0, (size_t)(size - right) * (size_t)channels * sizeof *to);
 }
 
 static void copy_line(const window_line *at, nm_mat map, nm_mat out)
