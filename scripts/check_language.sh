@@ -37,14 +37,14 @@ while (<$in>) {
     next if /^#/ or !/\S/;
     my ($pattern, $term) = split /\t/;
     die "$list:$.: expected a pattern, a tab and a term\n" unless defined $term;
-    push @phrases, [qr/($pattern)/i, $term];
+    my $lower = $pattern =~ s/(?<!\\)([A-Z])/lc $1/ger; # without /i Perl looks for a pattern's letters first
+    push @phrases, [qr/($pattern)/i, $term, qr/$lower/];
 }
 close $in;
-my $any = join '|', map { "$_->[0]" } @phrases;
-$any = qr/$any/;
 # CANCELLED is a state of Slurm.
 my $british = qr/(\b(?-i:(?!CANCELLED\b))\w*(?:labell(?:ed|ing)|behaviour|colour|licence|\bcentre|centred|analyse|neighbour|favour|catalogue|modell(?:ed|ing)|cancelled|
     judgement|initialis|normalis|optimis(?!t)|generalis|tokenis|summaris|recognis|organis|minimis|maximis|serialis|parallelis(?!m)|regularis|artefact|whilst)\w*)/xi;
+my $perhaps_british = qr/[lmnr]is|our|labell|licence|centre|analyse|catalogue|modell|cancelled|judgement|artefact|whilst/i;
 
 # Lines added since the base, by file; undef: every line counts.
 my %added;
@@ -94,18 +94,21 @@ sub check_sentences {
 for my $file (@ARGV) {
     next if $file eq 'scripts/check_language.sh' or $file eq 'scripts/language.txt';
     open my $text, '<:encoding(UTF-8)', $file or die "$file: $!\n";
+    my @lines = <$text>;
+    my $lower = lc join '', @lines;
+    my @candidates = grep { $lower =~ $_->[2] } @phrases;
     my ($code, $comment, $previous) = (0, 0, '');
     my ($paragraph, $begin) = ('', 0);
     my $prose = $file =~ /\.md$/ && $file !~ m{^(?:results/|docs/notes/|CHANGELOG\.md$)};
-    while (my $line = <$text>) {
-        chomp $line;
-        for ($line =~ $any ? @phrases : ()) {
-            report($file, $., $1, $_->[1]) if $line =~ $_->[0] and $line !~ /language: exempt/;
+    for my $number (1 .. @lines) {
+        chomp(my $line = $lines[$number - 1]);
+        for (@candidates) {
+            report($file, $number, $1, $_->[1]) if $line =~ $_->[0] and $line !~ /language: exempt/;
         }
-        report($file, $., $1, 'American spelling') if $line =~ $british and $line !~ /language: exempt/;
+        report($file, $number, $1, 'American spelling') if $line =~ $perhaps_british and $line =~ $british and $line !~ /language: exempt/;
         if ($file =~ /\.md$/) {
             $code = !$code if $line =~ /^\s*```/;
-            report($file, $., length($line) . ' columns', 'at most 100 in prose')
+            report($file, $number, length($line) . ' columns', 'at most 100 in prose')
                 if !$code and length($line) > 100 and $line !~ /^\s*\|/ and $line !~ /^\s*(?:[-*] )?!?\[[^\]]*\]\([^)]*\)\W*$/;
         }
         if ($prose) {
@@ -115,15 +118,15 @@ for my $file (@ARGV) {
                 $paragraph = '';
             }
             if ($is_text) {
-                $begin = $. if $paragraph eq '';
+                $begin = $number if $paragraph eq '';
                 $paragraph .= ' ' . $line =~ s/^\s*(?:[-*] |\d+\. )?//r;
             }
         }
         if ($file =~ /\.(?:[ch]|inc)$/) {
             $comment = 1 if $line =~ m{^\s*/\*};
-            report($file, $., substr($line, 0, 60), 'one formula per line, indented')
+            report($file, $number, substr($line, 0, 60), 'one formula per line, indented')
                 if $comment and $line =~ m{^\s*(?:/\*+|\*)? ?\S.*\w[,.;]? {3,}\S} and $line !~ m{^\s*(?:/\*+|\*)? {2,}} and $line !~ m{\|} and $line !~ m{;\s*/\*} and $line !~ m{^\s*(?:/\*+|\*)? ?[^\s=]+\s*[-+*]?=\s};
-            report($file, $., $line =~ s/^\s+//r, 'the comment above the line') if is_broken($file, $previous, $line);
+            report($file, $number, $line =~ s/^\s+//r, 'the comment above the line') if is_broken($file, $previous, $line);
             $comment = 0 if $line =~ m{\*/};
             $previous = $line;
         }
