@@ -2,11 +2,16 @@
 """The tables of results/*.md are recomputed from the logs of the runs, results/logs/NAME.tar.xz. Each follows
 a line
 
-    <!-- results: NAME [paper=RECIPES] [gap] -->
+    <!-- results: NAME [paper=RECIPES] [gap] [probes] -->
 
 and has one row per variant of the comparison. paper=rbn/imdb-post adds the published results, from the
 recipes rbn/imdb-post-VARIANT.ini; gap adds the negative log-likelihood of the last validation, and if norms
-use running statistics how much it is above that with batch statistics.
+use running statistics how much it is above that with batch statistics; probes adds what the instruments
+attention_entropy, residual_share and massive measured last. NAME/FOLDER is one comparison of an archive.
+
+    <!-- effects: NAME -->
+
+begins the table of main effects and interactions of a factorial comparison.
 
     <!-- recipe: NAME -->
 
@@ -41,7 +46,8 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 MARKER = re.compile(
-    r"^(<!-- (results|recipe|pairs): (\S+)(?: paper=(\S+))?( gap)? -->\n\n)((?:\|.*\n)*)", re.M)
+    r"^(<!-- (results|effects|recipe|pairs): (\S+)(?: paper=(\S+))?( gap)?( probes)? -->\n\n)((?:\|.*\n)*)",
+    re.M)
 
 
 def fail(text):
@@ -105,8 +111,8 @@ def pack(name, folder):
 
 
 def unpack(name, temporary):
-    """The folder with the contents of an archive."""
-    archive = f"results/logs/{name}.tar.xz"
+    """The folder with the contents of an archive, or a folder in it."""
+    archive = f"results/logs/{name.split('/')[0]}.tar.xz"
     if not os.path.exists(archive):
         fail(f"{archive}: no such archive")
     subprocess.run(["tar", "--extract", "--xz", "--file", archive, "--directory", temporary], check=True)
@@ -186,7 +192,24 @@ def last_losses(folder, variant):
     return number(mean(running), 3), f"{mean(gaps):+.3f}" if gaps else ""
 
 
-def results_table(folder, paper, gap):
+def last_probes(folder, variant):
+    """What the last probes of a variant measured, means over its seeds: entropy of attention in percent of
+    the largest possible one, mean over sites; largest standard deviation of the residual stream before a
+    sublayer; largest ratio of an activation to the median."""
+    of_seed = []
+    for path in sorted(folder.glob("*/log.jsonl")):
+        if re.fullmatch(re.escape(variant["norm"]) + "-[0-9]+", path.parent.name):
+            probes = [json.loads(line) for line in read(path).splitlines() if '"type":"probe"' in line]
+            last = [p for p in probes if p["update"] == probes[-1]["update"]]
+            by = {name: [p for p in last if p["instrument"] == name] for name in
+                  ("attention_entropy", "residual_share", "massive")}
+            of_seed.append((100 * mean([p["entropy"] / p["uniform"] for p in by["attention_entropy"]]),
+                            max(p["stream"] ** 0.5 for p in by["residual_share"]),
+                            max(p["ratio"] for p in by["massive"])))
+    return [number(mean(values), digits) for values, digits in zip(zip(*of_seed), (1, 2, 0))]
+
+
+def results_table(folder, paper, gap, probes):
     compared = json.loads(comparison_table(folder, "json"))
     variants = compared["variants"]
     losses = {v["norm"]: last_losses(folder, v) for v in variants} if gap else {}
@@ -194,6 +217,7 @@ def results_table(folder, paper, gap):
     titles = ["norm", "seeds", score_title(compared["score"]), "±", "95 %", "difference", "p (Holm)",
               "TID mean %", "TID variance %"]
     titles += ["validation loss"] * bool(gap) + ["above batch statistics"] * gaps + ["paper"] * bool(paper)
+    titles += ["attention entropy %", "stream", "massive"] * bool(probes)
     lines = [row(titles), "|---|" + "--:|" * (len(titles) - 1)]
     for v in variants:
         tid = [v.get(key) for key in ("tid_mean_mean", "tid_variance_mean")]
@@ -202,7 +226,19 @@ def results_table(folder, paper, gap):
                  p_value(v.get("p_holm")), *(number(t and 100 * t, 1) for t in tid)]
         cells += losses[v["norm"]][:1 + gaps] if gap else ()
         cells += [paper_number(paper, v["norm"])] if paper else []
+        cells += last_probes(folder, v) if probes else []
         lines.append(row(cells))
+    return lines
+
+
+def effects_table(folder):
+    """One row per main effect or interaction of a factorial comparison."""
+    lines = [row(["effect", "difference", "p (Holm)", "p (equivalence)", "seeds needed"]),
+             "|---|" + "--:|" * 4]
+    for e in json.loads(comparison_table(folder, "json"))["effects"]:
+        lines.append(row([f"{e['term']}: {e['contrast']}",
+                          f"{e['effect']:+.2f} ({interval(e['low'], e['high'], 2)})", p_value(e["p_holm"]),
+                          p_value(e["p_equivalence"]), e["seeds_needed"]]))
     return lines
 
 
@@ -266,11 +302,11 @@ def pairs_table(folder):
     return lines
 
 
-def table(kind, name, paper, gap):
+def table(kind, name, *options):
     with tempfile.TemporaryDirectory() as temporary:
         folder = unpack(name, temporary)
-        lines = (recipe_table(folder) if kind == "recipe" else pairs_table(folder) if kind == "pairs"
-                 else results_table(folder, paper, gap))
+        plain = {"recipe": recipe_table, "pairs": pairs_table, "effects": effects_table}
+        lines = plain[kind](folder) if kind in plain else results_table(folder, *options)
     return "".join(line + "\n" for line in lines)
 
 
@@ -280,10 +316,10 @@ def update_page(page, only, write):
 
     def replace(found):
         nonlocal differences
-        marker, kind, name, paper, gap, old = found.groups()
+        marker, kind, name, *options, old = found.groups()
         if only not in (None, name):
             return found[0]
-        new = table(kind, name, paper, gap)
+        new = table(kind, name, *options)
         if new != old:
             differences += 1
             if not write:
