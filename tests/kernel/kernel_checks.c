@@ -10,6 +10,22 @@ const kernel_check kernel_checks[N_KERNEL_CHECKS] = {
 const nm_dropout third = {0.3, 7, 5, 9}, none = {0, 7, 5, 9};
 const nm_dropout *const drops[N_DROPS] = {&third, NULL, &none};
 
+const size hash_sizes[N_HASH_SIZES] = {{1, 7, 0}, {2, 16, 3}, {17, 129, 3}, {130, 64, 0}, {3, 600, 0}};
+
+double bf16_tolerance(const char *row)
+{
+    static const struct {
+        const char *name;
+        double tolerance;
+    } rows[] = {{"attention", 0x1p11},           {"attention_grad", 0x1p11},       {"convolve", 0x1p15},
+                {"convolve_grad_input", 0x1p15}, {"convolve_grad_weight", 0x1p15}, {"linear", 0x1p15},
+                {"linear_grad_input", 0x1p15},   {"linear_grad_weight", 0x1p15}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].name, row))
+            return rows[i].tolerance;
+    return 0;
+}
+
 double sum_ulps(int32_t n)
 {
     return 16 + 2 * sqrt(n);

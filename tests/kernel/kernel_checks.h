@@ -29,6 +29,13 @@ extern const nm_dropout third, none;
 enum { N_DROPS = 3 };
 extern const nm_dropout *const drops[N_DROPS]; /* third, NULL, none */
 
+/* The sizes at which results are hashed */
+enum { N_HASH_SIZES = 5 };
+extern const size hash_sizes[N_HASH_SIZES];
+/* Tolerance of rows that have other kernels in bf16, relative to the one in float; otherwise 0. Products are
+ * off by 2^-8, and attention averages. The exact results are compared in test_bf16. */
+double bf16_tolerance(const char *row);
+
 /* Error in ulp of a float sum of n products of normal numbers. */
 double sum_ulps(int32_t n);
 /* A width that differs from cols. */

@@ -1,6 +1,7 @@
 /* Matrix multiplications on bf16 operands: bitwise identical on `ref` and on every CPU level and number of
  * threads, for odd sizes, with packed weights, at extreme values; the exact result within the bound that
- * follows from the roundings; the loss close to that of `ref`. */
+ * follows from the roundings; the loss close to that of `ref`. Tests of devices run on the emulator or, with
+ * DEVICE=cuda in the environment, on a GPU. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -332,7 +333,7 @@ static double distance(const float *a, const float *b, size_t n)
         difference += pow((double)a[i] - (double)b[i], 2);
         size += pow((double)b[i], 2);
     }
-    return sqrt(difference / size);
+    return difference == 0 ? 0 : sqrt(difference / size);
 }
 
 /* Every level agrees with ref in bf16 up to few operands that are rounded to the other neighbor (2^-8 of
@@ -475,13 +476,27 @@ static void test_attention(void **state)
     nm_backend_free(plain);
 }
 
+/* DEVICE_CACHE: folder of the kernels compiled for a GPU */
+static nm_backend *create_device(bool own_gemm)
+{
+    const char *name = getenv("DEVICE");
+    nm_backend *b = level_create((nm_backend_options){
+        .name = name ? name : "emulated", .own_gemm = own_gemm, .cache = getenv("DEVICE_CACHE")});
+    b->bf16 = true;
+    return b;
+}
+
+static bool is_emulated(const nm_backend *b)
+{
+    return !strcmp(b->name, "emulated");
+}
+
 /* Tensor cores add in another order than ref. */
 static void test_device_attention(void **state)
 {
     (void)state;
     static float expected[MOST_ATTENTION], actual[MOST_ATTENTION];
-    nm_backend *ref = create("ref", "auto", 1), *b = level_create((nm_backend_options){.name = "emulated"});
-    b->bf16 = true;
+    nm_backend *ref = create("ref", "auto", 1), *b = create_device(true);
     for (size_t c = 0; c < sizeof attention_cases / sizeof *attention_cases; c++) {
         const size_t n = run_attention(ref, &attention_cases[c], expected);
         run_attention(b, &attention_cases[c], actual);
@@ -491,22 +506,21 @@ static void test_device_attention(void **state)
         }
         const double difference = distance(actual, expected, n);
         if (!(difference < 0x1p-11))
-            fail_msg("case %zu, emulated: differs from ref by %.3g", c, difference);
+            fail_msg("case %zu, %s: differs from ref by %.3g", c, b->name, difference);
     }
     nm_backend_free(ref);
     nm_backend_free(b);
 }
 
-/* As ref, but for the order of the sums: odd sizes, more than one tile and chunk in each direction. */
-static void test_device_products(void **state)
+/* Products on the device and by ref at odd sizes, with more than one tile and chunk in each direction.
+ * limit: largest difference */
+static void check_products(nm_backend *b, float (*value)(uint32_t site, size_t i), double limit)
 {
-    (void)state;
     static const int32_t sizes[][3] = {{1, 1, 1}, {5, 33, 31}, {17, 511, 33}, {130, 129, 12}, {67, 300, 70}};
     const nm_dropout third = {0.3, 7, 5, 9};
-    nm_backend *ref = create("ref", "auto", 1), *b = level_create((nm_backend_options){.name = "emulated"});
-    b->bf16 = true;
+    nm_backend *ref = create("ref", "auto", 1);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        layer l = layer_create(sizes[i][0], sizes[i][1], sizes[i][2], draw);
+        layer l = layer_create(sizes[i][0], sizes[i][1], sizes[i][2], value);
         float *expected = nm_allocate(2 * l.n * sizeof *expected), *actual = expected + l.n;
         const float *const ends[] = {l.y, l.packed_y, l.dx, l.dw, l.values + l.n};
         run(ref, &l, i % 2 ? &third : NULL, expected);
@@ -514,14 +528,34 @@ static void test_device_products(void **state)
         for (int part = 0; part < 4; part++) {
             const size_t at = (size_t)(ends[part] - l.values), n = (size_t)(ends[part + 1] - ends[part]);
             const double difference = distance(actual + at, expected + at, n);
-            if (!(difference < 0x1p-21))
-                fail_msg("size %zu, part %d: differs from ref by %.3g", i, part, difference);
+            if (!(difference <= limit))
+                fail_msg("size %zu, part %d, %s: differs from ref by %.3g", i, part, b->name, difference);
         }
         free(expected);
         free(l.values);
     }
     nm_backend_free(ref);
-    nm_backend_free(b);
+}
+
+static float whole(uint32_t site, size_t i)
+{
+    return rintf(3 * draw(site, i));
+}
+
+/* As ref, but for the order of the sums and, on a GPU, their rounding: of the at most 38 steps of a sum, each
+ * may cut off 2^-23 of it. Sums of whole numbers are exact in every order. On a GPU also by cuBLASLt. */
+static void test_device_products(void **state)
+{
+    (void)state;
+    nm_backend *first = create_device(true);
+    const bool emulated = is_emulated(first);
+    nm_backend_free(first);
+    for (int own = emulated; own < 2; own++) {
+        nm_backend *b = create_device(own);
+        check_products(b, draw, emulated ? 0x1p-21 : 0x1p-17);
+        check_products(b, whole, 0);
+        nm_backend_free(b);
+    }
 }
 
 static void test_float64_is_rejected(void **state)

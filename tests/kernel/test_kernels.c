@@ -50,24 +50,7 @@ static void check_level(nm_backend_options options, const char *level)
     nm_backend_free(reference);
 }
 
-/* Tolerance of rows that have other kernels in bf16, relative to the one in float; otherwise 0. Products are
- * off by 2^-8, and attention averages. The exact results are compared in test_bf16. */
-static double bf16_tolerance(const char *row)
-{
-    static const struct {
-        const char *name;
-        double tolerance;
-    } rows[] = {{"attention", 0x1p11},           {"attention_grad", 0x1p11},       {"convolve", 0x1p15},
-                {"convolve_grad_input", 0x1p15}, {"convolve_grad_weight", 0x1p15}, {"linear", 0x1p15},
-                {"linear_grad_input", 0x1p15},   {"linear_grad_weight", 0x1p15}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].name, row))
-            return rows[i].tolerance;
-    return 0;
-}
-
-static const size hash_sizes[] = {{1, 7, 0}, {2, 16, 3}, {17, 129, 3}, {130, 64, 0}, {3, 600, 0}};
-enum { N_HASH_SIZES = sizeof hash_sizes / sizeof *hash_sizes, FEW_FIRST = 1, FEW_END = 3, WIDE = 4 };
+enum { FEW_FIRST = 1, FEW_END = 3, WIDE = 4 };
 
 /* Runs every kernel at sizes from `first` to before `end`; hashes[i]: results of check i. */
 static void hash_results(nm_backend *backend, nm_backend *reference, const char *level, int first, int end,
