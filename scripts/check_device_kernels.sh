@@ -13,10 +13,10 @@ command -v nvcc >/dev/null || {
 }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-printf '#include "backend/device/kernels/all.inc"\n' >"$work/all.cu"
+printf '#include "%s"\n' backend/device/kernels/all.inc tests/device/instructions.{h,inc} >"$work/all.cu"
 bad=0
 for arch in sm_80 sm_90 sm_100; do
-    if ! nvcc -x cu -cubin -arch=$arch -fmad=false -Xptxas -v -Isrc/core -Iinclude -o "$work/all.cubin" "$work/all.cu" 2>"$work/log"; then
+    if ! nvcc -x cu -cubin -arch=$arch -fmad=false -Xptxas -v -I. -Isrc/core -Iinclude -o "$work/all.cubin" "$work/all.cu" 2>"$work/log"; then
         grep -m 5 error "$work/log" >&2
         bad=1
         continue

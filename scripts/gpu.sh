@@ -45,16 +45,13 @@ if [ "$backend" = cuda ] && ! nvidia-smi >/dev/null 2>&1 && [ -z "${STUB:-}" ]; 
     echo "no GPU: nvidia-smi fails; BACKEND=emulated TINY=1 runs the script without one" >&2
     exit 7
 fi
+export build backend DEVICE=$backend DEVICE_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/norma
+part instructions! 60 "$build/tests/device_instructions" "$backend"
 part hashes! 120 "$build/tests/device_hashes" "$backend"
-# Every kernel thirty times: one hash.
-repeat() {
-    for _ in $(seq 30); do
-        "$build/tests/device_hashes" "$backend" --print | grep -E '^[a-z_0-9]+ [0-9a-f]{16}' | sha256sum
-    done | sort | uniq -c | tee /dev/stderr | awk 'END { exit NR != 1 }'
-}
-export -f repeat
-export build backend
-[ -n "$tiny" ] || part repeat! 120 bash -c repeat
+part bf16! 60 "$build/tests/test_bf16" 'test_device_*'
+repeats=30
+[ -z "$tiny" ] || repeats=2
+part repeat! 120 "$build/tests/device_hashes" "$backend" --repeat "$repeats"
 if command -v compute-sanitizer >/dev/null && [ "$backend" = cuda ]; then
     for tool in memcheck racecheck synccheck; do
         part "sanitizer-$tool!" 60 compute-sanitizer --tool $tool --error-exitcode 1 "$build/tests/device_hashes" "$backend"
@@ -63,7 +60,7 @@ fi
 bench() { # FILE ARGUMENTS...
     local file=$1
     shift
-    "$build/norma-bench" --backend "$backend" --cache "${XDG_CACHE_HOME:-$HOME/.cache}/norma" --json "$out/$file.json" "$@"
+    "$build/norma-bench" --backend "$backend" --cache "$DEVICE_CACHE" --json "$out/$file.json" "$@"
 }
 export -f bench
 export out

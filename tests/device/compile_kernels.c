@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     }
     for (int i = 1; i < argc; i++) {
         char *code;
-        if (nm_cuda_compile(&nvrtc, atoi(argv[i]), NULL, &code, &err) != NM_OK) {
+        if (nm_cuda_compile(&nvrtc, NULL, atoi(argv[i]), NULL, &code, &err) != NM_OK) {
             printf("sm_%s: %s\n", argv[i], err.text);
             failed = 1;
             continue;

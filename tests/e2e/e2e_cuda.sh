@@ -94,4 +94,9 @@ refused 7 'libnvrtc.so.13 cannot be loaded: pip install nvidia-cuda-nvrtc' --dev
 ln -sf "$stub/libnvrtc.so.13" partial/
 refused 7 'libcublasLt.so.13 cannot be loaded: pip install nvidia-cublas' --device.backend cuda
 train own --device.backend cuda --device.gemm own || fail "own GEMM needs cuBLAS: $(cat err)"
-echo "e2e_cuda: two norms, translation, refusals"
+# What scripts/gpu.sh runs on a GPU first
+export LD_LIBRARY_PATH=$stub
+"$BUILD/tests/device_instructions" cuda >out 2>&1 || fail "instructions: $(cat out)"
+DEVICE=cuda "$BUILD/tests/test_bf16" 'test_device_*' >out 2>&1 || fail "bf16: $(cat out)"
+grep -q '2 test(s) run' out || fail "tests of bf16 on devices: $(cat out)"
+echo "e2e_cuda: two norms, translation, refusals, instructions, bf16"

@@ -543,7 +543,7 @@ static float whole(uint32_t site, size_t i)
 }
 
 /* As ref, but for the order of the sums and, on a GPU, their rounding: of the at most 38 steps of a sum, each
- * may cut off 2^-23 of it. Sums of whole numbers are exact in every order. On a GPU also by cuBLASLt. */
+ * may cut off 2^-23 of it. Sums of integers are exact in every order. On a GPU also by cuBLASLt. */
 static void test_device_products(void **state)
 {
     (void)state;

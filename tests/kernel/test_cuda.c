@@ -378,7 +378,7 @@ static void compile_for(int arch, const char *folder, int expected)
     char *code, text[32];
     stub.reset();
     assert_int_equal(nm_cuda_open_nvrtc(&nvrtc, &err), NM_OK);
-    assert_int_equal(nm_cuda_compile(&nvrtc, arch, folder, &code, &err), NM_OK);
+    assert_int_equal(nm_cuda_compile(&nvrtc, NULL, arch, folder, &code, &err), NM_OK);
     snprintf(text, sizeof text, "STUB CODE %s_%d", arch > 90 ? "compute" : "sm", arch > 90 ? 90 : arch);
     assert_string_equal(code, text);
     assert_int_equal(stub.calls("nvrtcCompileProgram"), expected);
@@ -435,7 +435,7 @@ static void test_cache(void **state)
             char *code;
             for (int j = 0; j < 20; j++)
                 if (nm_cuda_open_nvrtc(&nvrtc, &err) != NM_OK ||
-                    nm_cuda_compile(&nvrtc, 90, folder, &code, &err) != NM_OK ||
+                    nm_cuda_compile(&nvrtc, NULL, 90, folder, &code, &err) != NM_OK ||
                     strcmp(code, "STUB CODE sm_90"))
                     _exit(1);
             _exit(0);

@@ -13,6 +13,7 @@
 
 #include "backend/device/launch.h"
 #include "base/memory.h"
+#include "device/instructions.h"
 
 #define F(type, name, parameters) STUB_EXPORT type name parameters;
 NM_CUDA_DRIVER(F)
@@ -401,7 +402,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     BEGIN(cuModuleGetFunction)
     static const nm_device_kernel *const kernels[] = {
 #define K(kernel) &nm_device_##kernel,
-        NM_DEVICE_KERNELS(K)
+        NM_DEVICE_KERNELS(K) INSTRUCTION_KERNELS(K)
 #undef K
     };
     *function = NULL;

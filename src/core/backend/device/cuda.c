@@ -128,7 +128,7 @@ static nm_status open_kernels(nm_cuda_stream *s, int arch, const char *cache, nm
     nm_cuda_nvrtc nvrtc = {0};
     char *code;
     NM_TRY(nm_cuda_open_nvrtc(&nvrtc, err));
-    NM_TRY(nm_cuda_compile(&nvrtc, arch, cache, &code, err));
+    NM_TRY(nm_cuda_compile(&nvrtc, NULL, arch, cache, &code, err));
     CUDA(s, cuModuleLoadData, &gpu->module, code);
     free(code);
     for (int i = 0; i < NM_CUDA_KERNELS; i++) {

@@ -11,13 +11,14 @@ nm_status nm_cuda_open_driver(nm_cuda_driver *driver, nm_error *err);
 nm_status nm_cuda_open_nvrtc(nm_cuda_nvrtc *nvrtc, nm_error *err);
 nm_status nm_cuda_open_cublas(nm_cuda_cublas *cublas, nm_error *err);
 
-/* Compiles all kernels for compute capability arch / 10 . arch % 10 (cuda_compile.c). *code: heap. Machine
- * code, or PTX if this NVRTC does not know the architecture. Reads and writes the cache folder (NULL: none).
- * A cache that cannot be written is not an error, and a damaged entry is compiled again.
+/* Compiles all kernels (source NULL), or those of a test, for compute capability arch / 10 . arch % 10
+ * (cuda_compile.c). *code: heap. Machine code, or PTX if this NVRTC does not know the architecture. Reads and
+ * writes the cache folder (NULL: none). A cache that cannot be written is no error, and a damaged entry is
+ * compiled again.
  * NM_UNSUPPORTED  the kernels do not compile, with the first line of the log
  * NM_DEVICE  NVRTC reported an error */
-nm_status nm_cuda_compile(const nm_cuda_nvrtc *nvrtc, int arch, const char *cache, char **code,
-                          nm_error *err);
+nm_status nm_cuda_compile(const nm_cuda_nvrtc *nvrtc, const char *source, int arch, const char *cache,
+                          char **code, nm_error *err);
 
 enum {
     NM_CUDA_KERNELS = 0

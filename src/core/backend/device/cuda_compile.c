@@ -170,7 +170,8 @@ static nm_status compile(const nm_cuda_nvrtc *nvrtc, const char *source, const c
     return status;
 }
 
-nm_status nm_cuda_compile(const nm_cuda_nvrtc *nvrtc, int arch, const char *cache, char **code, nm_error *err)
+nm_status nm_cuda_compile(const nm_cuda_nvrtc *nvrtc, const char *source, int arch, const char *cache,
+                          char **code, nm_error *err)
 {
     int major, minor, known;
     char arch_option[32];
@@ -182,7 +183,8 @@ nm_status nm_cuda_compile(const nm_cuda_nvrtc *nvrtc, int arch, const char *cach
     /* No contraction: the bits of the emulator. -default-device: helper functions are device code. */
     const char *const options[] = {arch_option, "-fmad=false", "-default-device", "-std=c++17"};
     enum { N_OPTIONS = sizeof options / sizeof *options };
-    char *source = main_source(), *path = NULL;
+    char *all = source ? NULL : main_source(), *path = NULL;
+    source = source ? source : all;
     if (cache && *cache) {
         path = nm_format("%s/kernels-%s_%d-nvrtc%d.%d-%016llx.bin", cache, machine ? "sm" : "compute", known,
                          major, minor, (unsigned long long)hash_of_sources(source, options, N_OPTIONS));
@@ -200,6 +202,6 @@ nm_status nm_cuda_compile(const nm_cuda_nvrtc *nvrtc, int arch, const char *cach
         *code = NULL;
     }
     free(path);
-    free(source);
+    free(all);
     return status;
 }
