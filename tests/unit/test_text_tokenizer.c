@@ -43,13 +43,13 @@ static void english(void **state)
          "Wait ... what ? ! The 1990 &apos;s were f.e. good , &apos; kay ?", NULL},
         {"rock 'n' roll, the Joneses' car", "rock &apos; n &apos; roll , the Joneses &apos; car", NULL},
         {"a,b,c 1,2 3,x y,4 7,", "a , b , c 1,2 3 , x y , 4 7 ,", "a, b, c 1,2 3, x y, 4 7,"},
-        {"A & B < C > D | [E] `f`", "A &amp; B &lt; C &gt; D &#124; &#91; E &#93; `f`", NULL},
+        {"A&B <C> D | [E] `f`", "A &amp; B &lt; C &gt; D &#124; &#91; E &#93; `f`", NULL},
         {"'Tis said. He said 'no.'", "&apos;Tis said . He said &apos; no . &apos; ", NULL},
-        {".'", " . &apos; ", ". '"}, /* detokenizer.perl: the first quote opens */
+        {".'", " . &apos; ", ".'"}, /* detokenizer.perl: the first quote opens */
         {"AT&T's price: $5.50/\xE2\x82\xAC"
          "4,20",
          "AT &amp; T &apos;s price : $ 5.50 / \xE2\x82\xAC 4,20",
-         "AT & T's price: $5.50 / \xE2\x82\xAC"
+         "AT&T's price: $5.50 / \xE2\x82\xAC"
          "4,20"},
     };
     CHECK_LINES("en", false, true, cases);

@@ -2,8 +2,8 @@
  * Finnish. Entities are replaced; then the class of each token determines the spaces before and after it.
  * Unlike the script, which joins the words of Korean, only scripts without spaces are joined, and the commas
  * and the ends of sentences of other scripts than Latin are attached. So are typographic apostrophes, quotes
- * whose direction is known (the script leaves both apart), and the parts of addresses, times and words that
- * / or _ joins. */
+ * whose direction is known (the script leaves both apart), the parts of addresses, the text in tags of markup
+ * and the marks in `patterns`. */
 #include "text/moses_rules.h"
 
 #include <stdlib.h>
@@ -22,6 +22,7 @@ typedef struct joiner {
     size_t n, capacity;
     nm_buffer text;
     bool *joined; /* [n], whether no space is before a word, which continues an address or the like */
+    bool *apart;  /* [n], whether a space is before a word, but none is joined to it by its class */
     bool glue;    /* no space before the next token */
     bool low_quote, low_single, single_quote; /* an open quote: „, ‚, ‘ */
     bool guillemets[2];                       /* an open « or », and an open ‹ or › */
@@ -148,6 +149,7 @@ static bool is_closing(uint32_t point)
         0x6D4,                                          /* Urdu */
         0x964,  0x965,                                  /* danda of Indic scripts */
         0x1362, 0x1363, 0x1364, 0x1367,                 /* Ethiopic */
+        0xAE,   0xB2,   0xB3,   0x2122,                 /* ® ² ³ ™ */
         0x2026,                                         /* … */
         0x3001, 0x3002,                                 /* ideographic */
         0xFF01, 0xFF0C, 0xFF0E, 0xFF1A, 0xFF1B, 0xFF1F, /* full-width */
@@ -266,19 +268,203 @@ static bool is_mail(const joiner *self, size_t at)
     return letters >= 2 && letters + 1 < host.bytes && host.text[host.bytes - 1 - letters] == '.';
 }
 
+static bool is_one_of(const joiner *self, size_t i, const char *const *list)
+{
+    while (*list && !is_text(self, i, *list))
+        list++;
+    return *list != NULL;
+}
+
+/* Consecutive words: no space precedes one after _, and a space one after !. Where both spellings occur, they
+ * are the more frequent one in German and English text. Classes: W ends or begins with a letter or digit, V
+ * too but not C; N has a digit next to the mark, L consists of letters, C of at most two capitals; X is a
+ * cell of a table, K a key, F an ending, S a hyphen and an ending, D a folder of Unix, T a scale of
+ * temperature, B a subscript digit, E a currency, Q a closing mark, ^ not W, or the beginning, ~ not N. */
+static const char *const patterns[] = {
+    "N _: _N",    "N _– _N",    "W _/ _W",      "W __ _W", /* 10:30, 1990–1995, and/or, a_b */
+    "W _: _: _W", "W _: _/ _/", "X _: _X",                 /* Data::Page, smb://, A1:B30 */
+    "W _+ _+",    "W _+ _+ _S", "W _+ _S",      "K _+ _W", /* C++, GTK+-based, Ctrl+C */
+    "C _#",       "C _& _C",    "W _( _)",      "W _[ _]", /* C#, R&D, f(), a[] */
+    "W _( _F _)", "N _°",       "N _° _T",      "N _× _N", /* file(s), 90°, 5°C, 3×4 */
+    "W _B",       "L _B _C",    "Q _S",         "L _' _s", /* CO₂, H₂O, »x«-Datei, geht's */
+    "^ # _W",     "V # _W",     "^ @ _W",       "V @ _L",  /* #1, @name */
+    "^ / _W",     "W !/ _D",    "^ ~ _W",       "^ + _N",  /* /proc, ~5, +5 */
+    "^ ± _N",     "L ± _N",     "W _\u00AD _W", "N !E ~",  /* ±5, soft hyphen, 100 € */
+};
+
+static bool is_letters(uint32_t point)
+{
+    return nm_moses_is_alpha(point);
+}
+
+static bool is_capital(uint32_t point)
+{
+    return point >= 'A' && point <= 'Z';
+}
+
+static bool is_digit(uint32_t point)
+{
+    return point >= '0' && point <= '9';
+}
+
+static bool is_of_class(const joiner *self, size_t i, char class, bool first)
+{
+    static const char *const keys[] = {"ctrl", "strg",   "shift",   "umschalt", "alt", "altgr",
+                                       "cmd",  "option", "command", "meta",     "win", NULL},
+                             *const endings[] = {"s", "es", "n", "en", "in", "innen", "tm", "r", NULL},
+                             *const folders[] = {"etc", "usr", "var", "proc", "dev",  "home",
+                                                 "bin", "lib", "tmp", "sys",  "root", NULL},
+                             *const scales[] = {"C", "F", NULL};
+    piece word = self->words[i];
+    uint32_t begin = first_point(word), end = last_point(word);
+    switch (class) {
+    case 'W':
+        return is_plain(self, i);
+    case 'V':
+        return is_plain(self, i) && !is_of_class(self, i, 'C', first);
+    case 'N':
+        return is_digit(first ? end : begin);
+    case 'L':
+        return consists_of(word, is_letters);
+    case 'C':
+        return word.bytes <= 2 && consists_of(word, is_capital);
+    case 'X':
+        return is_capital(begin) && is_digit(end);
+    case 'K':
+        return is_one_of(self, i, keys);
+    case 'F':
+        return is_one_of(self, i, endings);
+    case 'S':
+        return begin == '-' && word.bytes > 2 &&
+               is_letters(first_point((piece){word.text + 1, word.bytes - 1}));
+    case 'D':
+        return is_one_of(self, i, folders);
+    case 'T':
+        return is_one_of(self, i, scales);
+    case 'B':
+        return begin >= 0x2080 && begin <= 0x2089;
+    case 'E':
+        return nm_unicode_is_currency(begin);
+    case 'Q':
+        return begin < 0x80 ? begin == ')' || begin == '"' || begin == '%'
+                            : begin == 0xAB || begin == 0xBB || is_typographic_quote(begin);
+    case '~':
+        return !is_digit(begin);
+    default:
+        return class == '^' && !is_plain(self, i);
+    }
+}
+
+/* Applies a pattern whose second element is word i. */
+static void apply_pattern(joiner *self, size_t i, const char *pattern)
+{
+    char marks[4] = {0};
+    size_t n = 0;
+    for (const char *at = pattern; *at; n++, at += *at == ' ') {
+        size_t mark = (*at == '_' || *at == '!') && at[1] && at[1] != ' ', word = i + n;
+        marks[n] = mark ? *at : 0;
+        at += mark;
+        size_t bytes = strcspn(at, " ");
+        bool class = bytes == 1 && (is_capital((unsigned char)*at) || (*at == '^') || (*at == '~' && n == 2));
+        if (!word && *at == '^' && bytes == 1) { /* the beginning of the line */
+        } else if (!word || word > self->n || (class && !is_of_class(self, word - 1, *at, !n))) {
+            return;
+        } else if (!class && (self->words[word - 1].bytes != bytes ||
+                              memcmp(self->words[word - 1].text, at, bytes) != 0)) {
+            return;
+        }
+        at += bytes;
+    }
+    for (size_t k = 0; k < n; k++) {
+        if (marks[k])
+            (marks[k] == '_' ? self->joined : self->apart)[i + k - 1] = true;
+    }
+}
+
+static bool is_quotation(const joiner *self, size_t i)
+{
+    return is_text(self, i, "\"");
+}
+
+/* Index after the tag <b>, </b>, <br/> or <a href="x"> that begins at word i; i: none does. */
+static size_t tag_end(const joiner *self, size_t i)
+{
+    size_t at = i + 1 + is_text(self, i + 1, "/");
+    if (!is_text(self, i, "<") || !is_plain(self, at))
+        return i;
+    for (at++; is_plain(self, at) && is_text(self, at + 1, "=") && is_quotation(self, at + 2); at++)
+        for (at += 3; at < self->n && !is_quotation(self, at);)
+            at++;
+    at += is_text(self, at, "/");
+    return is_text(self, at, ">") ? at + 1 : i;
+}
+
+/* Index of the tag that closes that of word i; n: none does. */
+static size_t closing_tag(const joiner *self, size_t i)
+{
+    piece name = self->words[i + 1];
+    while (i < self->n && !(is_text(self, i, "<") && is_text(self, i + 1, "/") && i + 2 < self->n &&
+                            self->words[i + 2].bytes == name.bytes &&
+                            !memcmp(self->words[i + 2].text, name.text, name.bytes)))
+        i++;
+    return i;
+}
+
+/* Joins what the tag at word i consists of, and an element to the text that it encloses. */
+static void join_tag(joiner *self, size_t i)
+{
+    size_t end = tag_end(self, i), close = end > i ? closing_tag(self, i) : self->n;
+    bool value = false;
+    for (size_t at = i + 1; at < end; at++) {
+        bool quote = is_quotation(self, at), open = is_text(self, at - 1, "=") && quote;
+        bool assigns = is_text(self, at, "=") && !value;
+        bool begins = at == i + 1 || (at == i + 2 && is_text(self, at - 1, "/"));
+        self->joined[at] |= begins || assigns || quote || at + 1 == end ||
+                            (value && is_quotation(self, at - 1)) ||
+                            (at + 2 == end && is_text(self, at, "/"));
+        value = quote ? open : value;
+    }
+    if (close < self->n)
+        self->joined[end] = self->joined[close] = true;
+}
+
+static bool ends_tag(piece word)
+{
+    return word.bytes && word.text[word.bytes - 1] == '>';
+}
+
+/* The same for a tag that --protect kept: <b>, or the words <a and href="x">. */
+static void join_protected_tag(joiner *self, size_t i)
+{
+    piece open = self->words[i];
+    size_t name = open.bytes > 1 && open.text[0] == '<' ? strcspn(open.text + 1, " >/") : 0, end = i;
+    while (name && end < self->n && !ends_tag(self->words[end]))
+        end++;
+    for (size_t close = end + 1; name && close < self->n; close++) {
+        piece word = self->words[close];
+        if (word.bytes == name + 3 && !memcmp(word.text, "</", 2) && ends_tag(word) &&
+            !memcmp(word.text + 2, open.text + 1, name)) {
+            self->joined[end + 1] = self->joined[close] = true;
+            return;
+        }
+    }
+}
+
 static void mark_joined(joiner *self)
 {
     self->joined = nm_allocate(self->n + 2);
+    self->apart = nm_allocate(self->n + 2);
     for (size_t i = 0; i < self->n; i++) {
         size_t n = address_length(self, i);
         for (size_t k = 1; k < n; k++)
             self->joined[i + k] = true;
-        bool numbers = i && is_number(self, i - 1) && is_number(self, i + 1);
-        bool between = ((is_text(self, i, ":") || is_text(self, i, "–")) && numbers) ||
-                       ((is_text(self, i, "/") || is_text(self, i, "_")) && i && is_plain(self, i - 1) &&
-                        is_plain(self, i + 1));
-        if (between || is_mail(self, i))
+        if (is_mail(self, i))
             self->joined[i] = self->joined[i + 1] = true;
+        bool mark = !nm_unicode_is_alnum(first_point(self->words[i])); /* the second of each pattern */
+        for (size_t k = 0; mark && k < sizeof patterns / sizeof *patterns; k++)
+            apply_pattern(self, i, patterns[k]);
+        join_tag(self, i);
+        join_protected_tag(self, i);
     }
 }
 
@@ -367,8 +553,8 @@ static bool put_typographic(joiner *self, size_t i)
         if (!strcmp(code, "fr"))
             return false;
         open = &self->guillemets[point >= 0x2039];
-        put(self, word, !*open, !*open);
-        *open = !*open;
+        *open = !*open && i + 1 < self->n;
+        put(self, word, *open, *open);
         return true;
     default:
         if ((point != 0x201C && point != 0x201D) || !self->low_quote)
@@ -389,9 +575,10 @@ static void put_quote(joiner *self, size_t i)
     size_t kind =
         nm_counter_add(&self->quotes, typographic ? "\"" : word.text, typographic ? 1 : word.bytes, 0);
     int64_t *seen = &self->quotes.items[kind].count;
-    if (*seen % 2 == 1) {
+    bool ends = i + 1 == self->n || is_text(self, i + 1, ",") || is_text(self, i + 1, ".");
+    if (*seen % 2 == 1 || (i > 1 && ends)) {
         put(self, word, false, false);
-        ++*seen;
+        *seen += *seen % 2;
     } else if (single && self->language->apostrophe == NM_MOSES_RIGHT && i > 0 &&
                last_point(self->words[i - 1]) == 's') {
         put(self, word, false, false); /* the Jones' house */
@@ -404,15 +591,17 @@ static void put_quote(joiner *self, size_t i)
 static void put_word(joiner *self, size_t i)
 {
     piece word = self->words[i];
-    if (self->joined[i]) {
+    if (self->apart[i]) {
+        put(self, word, true, false);
+    } else if (self->joined[i]) {
         put(self, word, false, false);
     } else if (put_typographic(self, i)) {
         return;
     } else if (consists_of(word, is_opening)) {
         put(self, word, true, true);
     } else if (consists_of(word, is_closing)) {
-        bool spaced =
-            !strcmp(self->language->code, "fr") && word.bytes == 1 && strchr("?!:;\\%", word.text[0]);
+        bool french = !strcmp(self->language->code, "fr"), german = !strcmp(self->language->code, "de");
+        bool spaced = word.bytes == 1 && strchr(french ? "?!:;\\%" : german ? "%" : "", word.text[0]);
         if (spaced)
             nm_buffer_append_byte(self->out, ' ');
         put(self, word, false, false);
@@ -425,6 +614,11 @@ static void put_word(joiner *self, size_t i)
     } else if (consists_of(word, is_quote)) {
         put_quote(self, i);
     } else {
+        size_t n_single = 0; /* word 0 is empty */
+        for (size_t k = 2; i == 1 && word.bytes > 1 && word.text[0] == '\'' && k < self->n; k++)
+            n_single += is_text(self, k, "'");
+        if (n_single % 2) /* 'x' at the beginning, whose first quote is not split off */
+            nm_counter_add(&self->quotes, "'", 1, 1);
         put(self, word, true, false);
     }
 }
@@ -466,4 +660,5 @@ void nm_moses_detokenize(const nm_moses_language *language, const char *line, si
     nm_counter_release(&self.quotes);
     free(self.words);
     free(self.joined);
+    free(self.apart);
 }

@@ -15,6 +15,7 @@ static const nm_moses_language languages[] = {
     {"en", NM_MOSES_RIGHT, 0},      {"fr", NM_MOSES_LEFT, 0},       {"it", NM_MOSES_LEFT, 0},
     {"ga", NM_MOSES_LEFT, 0},       {"ca", NM_MOSES_LEFT, 0xB7},    {"fi", NM_MOSES_SEPARATE, ':'},
     {"sv", NM_MOSES_SEPARATE, ':'}, {"tdt", NM_MOSES_INSIDE, '\''}, {"so", NM_MOSES_INSIDE, 0},
+    {"de", NM_MOSES_SEPARATE, 0},
 };
 
 const nm_moses_language *nm_moses_find_language(const char *code)
