@@ -158,6 +158,7 @@ static nm_decode_options options_of(const golden_case *test, const search *s, in
                                .nbest = s->beam,
                                .max_length_b = limit,
                                .min_length = 1,
+                               .repetition_penalty = 1,
                                .batch_tokens = 4096,
                                .unknown = true};
 }
