@@ -111,6 +111,7 @@ test-interchange: quiet-build
 	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/training.py $(BUILD)/norma $(BUILD)/interchange/training
+	@$(BUILD)/interchange-venv/bin/python tests/interchange/defaults.py $(BUILD)/norma $(BUILD)/interchange/defaults
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/images.py $(BUILD)/norma $(BUILD)/interchange/images
 
 test-peers: quiet-build

@@ -73,3 +73,25 @@ def test_a_resumed_run_is_silent(top, tmp_path):  # noqa: F811
     succeeds("train", RECIPES / "demo-lm.ini", "--data.folder", top / "text", *PAIRS, "--train.updates", "1",
              *run)
     assert "in transformers" not in norma("train", "--resume", "--train.updates", "2", *run)[2]
+
+
+def test_keys_of_config_json(top, tmp_path):  # noqa: F811
+    """Keys that a config.json lacks have the values of transformers (tests/interchange/defaults.py compares
+    all), and quantized models are refused."""
+    succeeds("train", RECIPES / "demo-lm.ini", "--data.folder", top / "text", *PAIRS, "--train.updates", "1",
+             "--model.activation", "gelu-tanh", "--run.folder", tmp_path / "r", *DEVICE)
+    succeeds("convert", tmp_path / "r", "--to", "huggingface", "-o", tmp_path / "h")
+    config = json.loads((tmp_path / "h" / "config.json").read_text())
+
+    def read(changed, code):
+        (tmp_path / "h" / "config.json").write_text(json.dumps(changed))
+        found, _, err = norma("convert", tmp_path / "h", "--from", "huggingface", "-o", tmp_path / "m")
+        assert found == code, err
+        return err if code else (tmp_path / "m").read_bytes()
+
+    assert config["activation_function"] == "gelu_new"
+    whole = read(config, 0)
+    assert read({k: v for k, v in config.items() if k != "activation_function"}, 0) == whole
+    assert "[1024 x" in read({k: v for k, v in config.items() if k != "n_positions"}, 5)
+    assert read({**config, "quantization_config": None}, 0) == whole
+    assert "quantization_config" in read({**config, "quantization_config": {"quant_method": "gptq"}}, 7)

@@ -369,6 +369,14 @@ static nm_status read_folder(nm_hf_reader *from, const char *output)
     NM_TRY(nm_json_read(&from->config, from->config_path, from->err));
     NM_TRY(open_tensors(from));
     const char *type = json_string_value(json_object_get(from->config, "model_type"));
+    const json_t *quantization = json_object_get(from->config, "quantization_config");
+    if (quantization && !json_is_null(quantization))
+        return nm_fail(from->err, NM_UNSUPPORTED,
+                       "%s: 'quantization_config' is set, which Norma does not support; save the model in "
+                       "float (dequantize() of transformers) and remove the key",
+                       from->config_path);
+    if (type)
+        nm_hf_add_defaults(from->config, type);
     if (type && !strcmp(type, "marian"))
         return read_seq2seq(from, false, output);
     if (type && !strcmp(type, "m2m_100"))

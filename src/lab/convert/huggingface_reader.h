@@ -19,6 +19,9 @@ typedef struct nm_hf_reader {
     nm_error *err;
 } nm_hf_reader;
 
+/* Adds the keys that config.json lacks with the values of transformers. type: its model_type. */
+void nm_hf_add_defaults(json_t *config, const char *type);
+
 /* A flag of config.json that changes the function that the class computes. */
 typedef struct nm_hf_flag {
     const char *key;
