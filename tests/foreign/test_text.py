@@ -137,6 +137,23 @@ def test_every_character_of_byte_level():
     assert back == text
 
 
+@pytest.mark.parametrize("unit", [None, "file", "line"])
+def test_line_ends_of_byte_level(tmp_path, unit):
+    """https://github.com/huggingface/tokenizers/issues/231: CRLF, except where each line is a document."""
+    text = b"a\r\nb c\r\rd\n\r\nx"
+    (tmp_path / "t").write_bytes(text)
+    options = ["--tokenizer", "byte_level"]
+    if unit:
+        splits = ["--train", tmp_path / "t", "--valid", tmp_path / "t"]
+        code, _, err = norma("prepare", "--format", "text", *splits, *options, "--documents", unit,
+                             "--bpe-merges", "0", "--output", tmp_path / "d")
+        assert code == 0, err
+        options = ["--like", tmp_path / "d"]
+    coded = norma("subword", *options, stdin=text)[1]
+    back = norma("subword", *options, "--undo", stdin=coded)[1]
+    assert back == (text.replace(b"\r\n", b"\n") if unit == "line" else text) + b"\n"
+
+
 # Whitespace and control characters of a line.
 SPACES = re.compile("(?!\n)[\\s\\x00-\\x1f\\x7f-\\x9f]")
 

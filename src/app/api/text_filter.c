@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "data/prepare.h"
 #include "task/prepared_texts.h"
+#include "text/byte_level.h"
 #include "text/moses_rules.h"
 #include "text/utf8.h"
 
@@ -31,7 +32,8 @@ struct nm_text_filter {
     nm_vocab *subwords;
     nm_spm_coder *normalizer;
     nm_text_coder coder;
-    char *prefixes; /* heap; NULL: as in the language */
+    bool keeps_return; /* of CRLF: byte-level text of documents that are no lines */
+    char *prefixes;    /* heap; NULL: as in the language */
     const char *warning;
     nm_buffer line, out;
 };
@@ -154,6 +156,8 @@ static nm_status open_coder(nm_text_filter *self, const nm_prepare_config *prepa
     config.options.user_symbols = prepare->user_symbols;
     if (nm_tokenizer_has_language(prepare->tokenizer) && *language)
         config.options.language = language;
+    self->keeps_return = !strcmp(prepare->tokenizer, nm_tokenizer_byte_level.name) && !self->config->undo &&
+                         (!*self->config->like || prepare->documents != NM_DOCUMENT_LINE);
     return nm_text_coder_open(&self->coder, &config, err);
 }
 
@@ -221,6 +225,18 @@ static nm_status normalize_unicode(normal_form form, const char *line, nm_buffer
     return NM_OK;
 }
 
+/* Unlike an output of a model, that of a filter has the carriage returns of byte-level text. */
+static void detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out)
+{
+    if (tokenizer->type != &nm_tokenizer_byte_level) {
+        nm_detokenize(tokenizer, line, bytes, out);
+        return;
+    }
+    nm_byte_level_decode(line, bytes, out);
+    for (size_t i = 0; i < out->bytes; i++)
+        out->data[i] = out->data[i] == '\n' ? ' ' : out->data[i];
+}
+
 static nm_status filter_line(nm_text_filter *self, const char *line, size_t bytes, nm_error *err)
 {
     nm_text_coder *coder = &self->coder;
@@ -252,11 +268,11 @@ static nm_status filter_line(nm_text_filter *self, const char *line, size_t byte
         else
             nm_bpe_remove(line, bytes, &self->line);
         if (keeps_text || self->config->format == NM_FORMAT_RAW)
-            nm_detokenize(&coder->tokenizer, self->line.data, self->line.bytes, out);
+            detokenize(&coder->tokenizer, self->line.data, self->line.bytes, out);
         else
             nm_buffer_append(out, self->line.data, self->line.bytes);
     } else if (detokenizes) {
-        nm_detokenize(&coder->tokenizer, line, bytes, out);
+        detokenize(&coder->tokenizer, line, bytes, out);
     } else {
         nm_text_coder_run(coder, self->step == NM_STEP_SUBWORD ? self->config->format : NM_FORMAT_RAW, line,
                           bytes);
@@ -323,7 +339,9 @@ nm_status nm_text_filter_run(nm_text_filter *self, const char *line, const char 
     if (!self || !result)
         return nm_fail(err, NM_USAGE, "nm_text_filter_run: %s is NULL", self ? "result" : "filter");
     NM_TRY(nm_lines_check(&line, 1, "line", err));
-    NM_TRY(filter_line(self, line, strcspn(line, "\n"), err));
+    size_t bytes = strcspn(line, "\n");
+    bytes -= bytes && line[bytes - 1] == '\r' && !self->keeps_return;
+    NM_TRY(filter_line(self, line, bytes, err));
     *result = self->out.data;
     return NM_OK;
 }

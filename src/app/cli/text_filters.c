@@ -31,6 +31,7 @@ static nm_status filter_lines(nm_text_filter *filter, nm_lines *lines, FILE *out
         NM_TRY(nm_lines_next_text(lines, &more, err));
         if (!more)
             return NM_OK;
+        memcpy(lines->text + lines->bytes, "\r", lines->has_return ? 2 : 0); /* for byte-level text */
         NM_TRY(nm_text_filter_run(filter, lines->text, &result, err));
         fputs(result, output);
         putc('\n', output);
