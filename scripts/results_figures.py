@@ -7,7 +7,8 @@
 An evaluated line must occur in results/PAGE.md, where a line break is a space. An expression has the names of
 archive() for the first archive, and A[0].NAME, A[1].NAME for each. v(NORM) is a variant as norma compare
 --format json prints it, seeds(NORM, KEY) a value of each run, nll(NORM[, SEED[, I]]) the loss of the I-th
-validation (the last), or its mean over seeds; batch() the same with batch statistics.
+validation (the last), or its mean over seeds; batch() the same with batch statistics. last(FILE) is the
+number at the end of a text, welch(X, Y) a difference of means with interval (ledger_statistics.Effect).
 
     scripts/results_figures.py --check        prints the lines that do not occur in their page
     scripts/results_figures.py --uncovered    also prints sentences with decimals that no line recomputes"""
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import types
 
+import ledger_statistics
 import results_tables as tables
 
 
@@ -78,6 +80,8 @@ def archive(name, temporary):
     return dict(v=variants.__getitem__, norms=list(variants), seeds=seeds, log=log, nll=nll, batch=batch,
                 gap=lambda *run: nll(*run) - batch(*run), mean=tables.mean, median=statistics.median,
                 pct=lambda a, b: 100 * (a / b - 1),
+                last=lambda file: float(tables.read(folder / file).split()[-1]),
+                welch=lambda x, y: ledger_statistics.contrast([(1, x, []), (-1, y, [])]),
                 data=lambda run, file: json.loads(tables.read(folder / run / file)),
                 study=functools.cache(lambda: study(folder)),
                 paper=lambda recipes, norm: float(tables.paper_number(recipes, norm)))
