@@ -84,6 +84,26 @@ NM_INLINE nm_part nm_part_at(nm_mat m, int64_t i)
     return (nm_part){row, col, nm_min_i32(m.cols - col, NM_PART)};
 }
 
+/* A row of a window: columns x .. x + size - 1 of row y of an image; zeros outside the image. */
+NM_INLINE void nm_copy_window_row(const nm_windows *w, nm_mat map, int32_t image, int32_t y, int32_t x,
+                                  int32_t size, float *to)
+{
+    const size_t channels = (size_t)map.cols;
+    const int32_t left = x < 0 ? nm_min_i32(-x, size) : 0, right = nm_min_i32(size, w->width - x);
+    if (y < 0 || y >= w->height || right <= left) {
+        memset(to, 0, (size_t)size * channels * sizeof *to);
+        return;
+    }
+    if (left > 0)
+        memset(to, 0, (size_t)left * channels * sizeof *to);
+    const int32_t row = (image * w->height + y) * w->width + x,
+                  part = map.stride == map.cols ? right - left : 1;
+    for (int32_t j = left; j < right; j += part)
+        memcpy(to + (size_t)j * channels, nm_row(map, row + j), (size_t)part * channels * sizeof *to);
+    if (right < size)
+        memset(to + (size_t)right * channels, 0, (size_t)(size - right) * channels * sizeof *to);
+}
+
 /* Dropout of one site. If `on` is false there is no dropout, and factors must not be computed. */
 typedef struct nm_drop {
     bool on;

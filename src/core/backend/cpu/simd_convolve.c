@@ -153,29 +153,15 @@ NM_INLINE void gradient_vector(const float *dy, size_t line, int32_t cols, float
     store_points(to, plane, m);
 }
 
-/* `floats` floats of row y of an image of x, from w->padding positions left of it; zeros outside. */
-static void copy_row(const nm_windows *w, nm_mat x, int32_t image, int32_t y, int32_t floats, float *to)
-{
-    const int32_t left = w->padding * x.cols, n = nm_min_i32(floats - left, w->width * x.cols);
-    if (y < 0 || y >= w->height || n <= 0) {
-        memset(to, 0, (size_t)floats * sizeof *to);
-        return;
-    }
-    memset(to, 0, (size_t)left * sizeof *to);
-    const int32_t first = (image * w->height + y) * w->width;
-    for (int32_t at = 0, part = x.stride == x.cols ? n : x.cols; at < n; at += part)
-        memcpy(to + left + at, nm_row(x, first + at / x.cols), (size_t)part * sizeof *to);
-    memset(to + left + n, 0, (size_t)(floats - left - n) * sizeof *to);
-}
-
 /* Copies the lines of a row of tiles, with their border, to the band. Returns the floats of one. */
 static size_t copy_lines(const tiling *t, const nm_windows *w, nm_mat x, int32_t row, int32_t lines,
                          float *band)
 {
-    const int32_t floats = (2 * t->wide + lines - 2) * x.cols, first = row % t->high * 2 - w->padding;
+    const int32_t cols = 2 * t->wide + lines - 2, first = row % t->high * 2 - w->padding;
+    const size_t floats = (size_t)cols * (size_t)x.cols;
     for (int32_t i = 0; i < lines; i++)
-        copy_row(w, x, row / t->high, first + i, floats, band + (size_t)i * (size_t)floats);
-    return (size_t)floats;
+        nm_copy_window_row(w, x, row / t->high, first + i, -w->padding, cols, band + (size_t)i * floats);
+    return floats;
 }
 
 /* to[point][tile] = B^T d B of `rows` rows of tiles */

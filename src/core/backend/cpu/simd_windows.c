@@ -30,35 +30,15 @@ static int32_t map_row(const window_line *at, int32_t y, int32_t x)
     return (at->image * at->w.height + y) * at->w.width + x;
 }
 
-/* Row i of a window that begins at column x of the image, zero outside; y: the row of the image. */
-static void copy_window_row(const window_line *at, nm_mat map, int32_t y, int32_t x, float *to)
-{
-    const int32_t channels = map.cols, size = at->w.size;
-    int32_t left = x < 0 ? nm_min_i32(-x, size) : 0, right = nm_min_i32(size, at->w.width - x);
-    if (y < 0 || y >= at->w.height || right <= left) {
-        memset(to, 0, (size_t)size * (size_t)channels * sizeof *to);
-        return;
-    }
-    if (left > 0)
-        memset(to, 0, (size_t)left * (size_t)channels * sizeof *to);
-    if (map.stride == channels)
-        memcpy(to + left * channels, nm_row(map, map_row(at, y, x + left)),
-               (size_t)(right - left) * (size_t)channels * sizeof *to);
-    else
-        for (int32_t j = left; j < right; j++)
-            memcpy(to + j * channels, nm_row(map, map_row(at, y, x + j)), (size_t)channels * sizeof *to);
-    if (right < size)
-        memset(to + right * channels, 0, (size_t)(size - right) * (size_t)channels * sizeof *to);
-}
-
 static void copy_line(const window_line *at, nm_mat map, nm_mat out)
 {
     const nm_windows *w = &at->w;
     int32_t first = (at->image * at->down + at->line) * at->across;
     for (int32_t c = 0; c < at->across; c++)
         for (int32_t i = 0; i < w->size; i++)
-            copy_window_row(at, map, at->line * w->stride - w->padding + i, c * w->stride - w->padding,
-                            nm_row(out, first + c) + i * w->size * map.cols);
+            nm_copy_window_row(w, map, at->image, at->line * w->stride - w->padding + i,
+                               c * w->stride - w->padding, w->size,
+                               nm_row(out, first + c) + i * w->size * map.cols);
 }
 
 static void patches(nm_backend *b, const nm_patches_args *args)
