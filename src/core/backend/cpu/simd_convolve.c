@@ -327,6 +327,21 @@ static memory memory_of(const tiling *t, int32_t channels, int32_t outputs)
     return m;
 }
 
+/* Fetches part `point` of POINTS of the positions of rows of tiles first .. first + rows - 1, of maps of this
+ * height and width, while the products of the points keep the arithmetic units busy. */
+NM_INLINE void prefetch_maps(const tiling *t, nm_mat map, int32_t height, int32_t width, int32_t first,
+                             int32_t rows, int32_t point)
+{
+    const int32_t end = nm_min_i32(first + rows, t->rows), lines = width * map.stride;
+    if (first >= end)
+        return;
+    const float *from =
+        nm_row(map, 0) + (size_t)(first / t->high * height + first % t->high * 2) * (size_t)lines;
+    const int64_t floats = (int64_t)(end - first) * 2 * lines;
+    for (int64_t at = floats * point / POINTS; at < floats * (point + 1) / POINTS; at += NM_LINE)
+        __builtin_prefetch(from + at);
+}
+
 /* y = the convolution of x + bias, or +=. panels: the weight, [panels][9 * channels][NM_TILE_COLS]. */
 static void run_convolution(nm_backend *b, const nm_windows *w, nm_mat x, const float *panels,
                             const float *bias, bool add, nm_mat y)
@@ -345,9 +360,12 @@ static void run_convolution(nm_backend *b, const nm_windows *w, nm_mat x, const 
         for (int32_t first = 0; first < t.rows; first += t.chunk) {
             const int32_t rows = nm_min_i32(t.chunk, t.rows - first);
             transform_inputs(&t, x, first, rows, products + POINTS * m.out_plane, inputs, m.plane);
-            for (int32_t point = 0; point < POINTS; point++)
+            for (int32_t point = 0; point < POINTS; point++) {
+                prefetch_maps(&t, y, t.down, t.across, first, rows, point);
+                prefetch_maps(&t, x, w->height, w->width, first + rows, t.chunk, point);
                 multiply_point(inputs + (size_t)point * m.plane, transformed + (size_t)point * panel_plane,
                                rows * t.wide, x.cols, y.cols, products + (size_t)point * m.out_plane);
+            }
             transform_outputs(&t, products, m.out_plane, first, rows, bias, add, y);
         }
     }
@@ -362,10 +380,13 @@ static void sum_group(const tiling *t, nm_mat x, nm_mat dy, int32_t first, int32
         const int32_t rows = nm_min_i32(t->chunk, end - at);
         transform_inputs(t, x, at, rows, lines, inputs, m->plane);
         transform_gradients(t, dy, at, rows, lines, gradients, m->out_plane);
-        for (int32_t point = 0; point < POINTS; point++)
+        for (int32_t point = 0; point < POINTS; point++) {
+            prefetch_maps(t, x, t->w.height, t->w.width, at + rows, rows, point);
+            prefetch_maps(t, dy, t->down, t->across, at + rows, rows, point);
             multiply_weight_point(gradients + (size_t)point * m->out_plane, inputs + (size_t)point * m->plane,
                                   rows * t->wide, x.cols, dy.cols, at > first,
                                   sums + (size_t)point * sum_plane);
+        }
     }
 }
 
