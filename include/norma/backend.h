@@ -801,11 +801,14 @@ typedef struct nm_feature_norm_args {
     nm_mat x;
     void *row_scale;                           /* [rows * groups] */
     const void *shift, *scale, *weight, *bias; /* [d] */
+    bool relu;                                 /* y = relu(y + added) */
+    nm_mat added;                              /* only with relu; data NULL: 0 */
     nm_mat y;                                  /* = */
-    void *square;                              /* [d], = mean of h^2, limited likewise; or NULL */
+    void *square;                              /* [d], = mean of h^2, limited likewise; NULL with relu */
 } nm_feature_norm_args;
 
 /* Sums over the rows, and the gradient of x through h = x row_scale:
+ *     dy       = dy relu'(relu)                       first, in place, if relu has data
  *     sum_dy   = sum of dy
  *     sum_dy_z = sum of dy z
  *     dh       = a dy + c0 + c1 z
@@ -813,6 +816,7 @@ typedef struct nm_feature_norm_args {
 typedef struct nm_feature_norm_grad_args {
     const nm_feature_norm *spec;
     nm_mat dy, x;
+    nm_mat relu; /* y of feature_norm with relu; only without dx. data NULL: none */
     const void *row_scale, *shift, *scale;
     const void *a, *c0, *c1;          /* [d]; c0, c1 may be NULL: 0 */
     bool add;                         /* dx +=, otherwise dx = */

@@ -11,13 +11,14 @@ extern "C" {
 #endif
 
 enum nm_norm_traits {
-    NM_USES_BATCH = 1,     /* training uses statistics over rows */
-    NM_HAS_STATE = 2,      /* running vectors or counters */
-    NM_APPROX_GRAD = 4,    /* by design, backward is not the exact gradient */
-    NM_HAS_PENALTY = 8,    /* train sets call->penalty */
-    NM_SUMS_RESIDUAL = 16, /* passes the residual connection of a call to its first and last kernel */
-    NM_USES_FEATURES = 32, /* statistics over the features of a token, without a token_spec */
-    NM_HAS_TRANSITION = 64 /* validation losses may rise until the end of a transition */
+    NM_USES_BATCH = 1,      /* training uses statistics over rows */
+    NM_HAS_STATE = 2,       /* running vectors or counters */
+    NM_APPROX_GRAD = 4,     /* by design, backward is not the exact gradient */
+    NM_HAS_PENALTY = 8,     /* train sets call->penalty */
+    NM_SUMS_RESIDUAL = 16,  /* passes the residual connection of a call to its first and last kernel */
+    NM_USES_FEATURES = 32,  /* statistics over the features of a token, without a token_spec */
+    NM_HAS_TRANSITION = 64, /* validation losses may rise until the end of a transition */
+    NM_COMPUTES_RELU = 128  /* computes the relu that follows it (nm_norm_call.relu) */
 };
 
 typedef struct nm_norm_vector { /* one parameter or running vector */
@@ -98,6 +99,8 @@ struct nm_norm_call { /* one forward pass of a layer and its backward pass */
      * kernel that writes dx also writes the gradient of the residual. NULL: neither. */
     const nm_residual_sum *sum;
     const nm_residual_grad *residual;
+    bool relu;     /* types with NM_COMPUTES_RELU, in training: y = relu(norm + added); backward multiplies */
+    nm_mat added;  /* dy by relu'(y), in place. Without data: 0 */
     nm_mat dy, dx; /* backward: [rows, width] */
     bool add;      /* backward: dx += instead of dx = */
     /* of the batch, or of all that are joined: the loss is a sum over them, of which the update takes the

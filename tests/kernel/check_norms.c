@@ -215,21 +215,24 @@ void check_feature_moments(pair *p, size z)
 
 void check_feature_norm(pair *p, size z)
 {
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 12; i++) {
         nm_feature_norm spec = {
-            .groups = group_choice(i % 3, z.cols), .eps = 1e-5, .row_scale_ready = i >= 3};
+            .groups = group_choice(i % 3, z.cols), .eps = 1e-5, .row_scale_ready = i % 6 >= 3};
+        const bool relu = i >= 6, squares = i % 2 && !relu;
         test_mat x = pair_make(p, z.rows, z.cols, z.gap, shifted);
         test_mat row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
         test_mat shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
         test_mat weight = random_vector(p, z.cols), bias = random_vector(p, z.cols),
                  square = random_vector(p, z.cols);
-        test_mat y = pair_random(p, z.rows, z.cols, z.gap);
+        test_mat y = pair_random(p, z.rows, z.cols, z.gap), added = pair_random(p, z.rows, z.cols, z.gap);
         BOTH(p, feature_norm, .spec = &spec, .x = x.m[s],
              .row_scale = spec.groups ? row_scale.m[s].data : NULL, .shift = i % 2 ? shift.m[s].data : NULL,
              .scale = scale.m[s].data, .weight = i == 2 ? NULL : weight.m[s].data,
-             .bias = i == 4 ? NULL : bias.m[s].data, .y = y.m[s], .square = i % 2 ? square.m[s].data : NULL);
+             .bias = i == 4 ? NULL : bias.m[s].data, .relu = relu,
+             .added = i >= 8 ? added.m[s] : (nm_mat){NULL, 0, 0, 0}, .y = y.m[s],
+             .square = squares ? square.m[s].data : NULL);
         mat_compare(p, "y", y, 64, 2);
-        if (i % 2)
+        if (squares)
             mat_compare(p, "square", square, 32, 1);
         if (spec.groups && !spec.row_scale_ready)
             mat_compare(p, "row_scale", row_scale, 32, 0);
@@ -239,21 +242,25 @@ void check_feature_norm(pair *p, size z)
 
 void check_feature_norm_grad(pair *p, size z)
 {
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 12; i++) {
         nm_feature_norm spec = {.groups = group_choice(i % 3, z.cols), .eps = 1e-5, .row_scale_ready = true};
-        bool only_sums = i / 3 == 0, only_dx = i / 3 == 1;
+        bool relu = i >= 9, only_sums = i / 3 == 0 || relu, only_dx = i / 3 == 1;
         test_mat dy = pair_random(p, z.rows, z.cols, z.gap), x = pair_make(p, z.rows, z.cols, z.gap, shifted);
         test_mat row_scale = pair_make(p, z.rows, spec.groups ? spec.groups : 1, 0, positive);
         test_mat shift = random_vector(p, z.cols), scale = pair_make(p, 1, z.cols, 0, positive);
         test_mat a = random_vector(p, z.cols), c0 = random_vector(p, z.cols), c1 = random_vector(p, z.cols);
         test_mat sum_dy = random_vector(p, z.cols), sum_dy_z = random_vector(p, z.cols);
         test_mat dx = pair_random(p, z.rows, z.cols, z.gap);
+        test_mat y = pair_random(p, z.rows, z.cols, z.gap);
         nm_mat no_matrix = {NULL, 0, 0, 0};
         BOTH(p, feature_norm_grad, .spec = &spec, .dy = dy.m[s], .x = x.m[s],
-             .row_scale = spec.groups ? row_scale.m[s].data : NULL, .shift = i == 4 ? NULL : shift.m[s].data,
-             .scale = scale.m[s].data, .a = a.m[s].data, .c0 = i % 2 ? c0.m[s].data : NULL,
-             .c1 = i % 2 ? c1.m[s].data : NULL, .add = i > 6, .dx = only_sums ? no_matrix : dx.m[s],
-             .sum_dy = only_dx ? NULL : sum_dy.m[s].data, .sum_dy_z = only_dx ? NULL : sum_dy_z.m[s].data);
+             .relu = relu ? y.m[s] : no_matrix, .row_scale = spec.groups ? row_scale.m[s].data : NULL,
+             .shift = i == 4 ? NULL : shift.m[s].data, .scale = scale.m[s].data, .a = a.m[s].data,
+             .c0 = i % 2 ? c0.m[s].data : NULL, .c1 = i % 2 ? c1.m[s].data : NULL, .add = i > 6,
+             .dx = only_sums ? no_matrix : dx.m[s], .sum_dy = only_dx ? NULL : sum_dy.m[s].data,
+             .sum_dy_z = only_dx ? NULL : sum_dy_z.m[s].data);
+        if (relu)
+            mat_compare(p, "dy", dy, 0, 0);
         if (!only_sums)
             mat_compare(p, "dx", dx, 64, 8);
         if (!only_dx) {

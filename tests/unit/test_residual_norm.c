@@ -1,7 +1,8 @@
-/* nm_residual_normalize is bitwise identical to nm_residual followed by nm_normalize: results, gradients,
- * statistics and running state of every norm type, at every precision of the reference kernels and on the
- * CPU, in training and at inference, and in both uses: only the norm reads the sum (post-norm), or the next
- * residual connection reads it too (pre-norm). */
+/* nm_residual_normalize is bitwise identical to nm_residual followed by nm_normalize, and nm_normalize_relu
+ * to nm_normalize, nm_residual (if there is a connection) and nm_activated: results, gradients, statistics
+ * and running state of every norm type, at every precision of the reference kernels and on the CPU, in
+ * training and at inference, and in both uses: only the norm reads the sum (post-norm), or the next residual
+ * connection reads it too (pre-norm). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ enum {
 typedef struct setting {
     nm_backend_options backend;
     const char *norm;
-    bool fused, pre_norm, training;
+    bool fused, pre_norm, training, relu; /* relu: pre_norm is the residual connection after the norm */
 } setting;
 
 static void fill(nm_tape *tape, const nm_tensor *tensor, int seed)
@@ -40,21 +41,39 @@ static void hash(uint64_t *value, const nm_backend *b, const void *data, int32_t
     *value = XXH3_64bits_withSeed(data, (size_t)n * nm_dtype_bytes(b->dtype), *value);
 }
 
+/* out = drop(relu(norm(f))), or with the stream drop(relu(stream + norm(f))) */
+static nm_tensor *run_relu(nm_tape *tape, nm_norm *norm, const setting *s, nm_tensor *stream, nm_tensor *f)
+{
+    nm_tensor *y;
+    if (s->fused)
+        y = nm_normalize_relu(tape, norm, f, s->pre_norm ? stream : NULL);
+    else {
+        y = nm_normalize(tape, norm, f);
+        y = nm_activated(tape, s->pre_norm ? nm_residual(tape, stream, y, 0) : y, NM_MAP_RELU, 0);
+    }
+    return nm_dropped(tape, y, 0.2);
+}
+
 /* One micro-batch: x = stream + drop(f) and its norm; in pre-norm another residual connection of both. */
 static void run_pass(nm_tape *tape, nm_norm *norm, const setting *s, uint32_t step, uint64_t *value)
 {
     nm_error err;
     nm_tape_start(tape, s->training, 5, step);
-    nm_tensor *stream = nm_tape_tensor(tape, ROWS, WIDTH), *f = nm_tape_tensor(tape, ROWS, WIDTH), *sum, *y;
+    nm_tensor *stream = nm_tape_tensor(tape, ROWS, WIDTH), *f = nm_tape_tensor(tape, ROWS, WIDTH), *out, *sum,
+              *y;
     fill(tape, stream, (int)step);
     fill(tape, f, 7 + (int)step);
-    if (s->fused)
-        y = nm_residual_normalize(tape, norm, stream, f, 0.3, &sum);
+    if (s->relu)
+        sum = out = run_relu(tape, norm, s, stream, f);
     else {
-        sum = nm_residual(tape, stream, f, 0.3);
-        y = nm_normalize(tape, norm, sum);
+        if (s->fused)
+            y = nm_residual_normalize(tape, norm, stream, f, 0.3, &sum);
+        else {
+            sum = nm_residual(tape, stream, f, 0.3);
+            y = nm_normalize(tape, norm, sum);
+        }
+        out = s->pre_norm ? nm_residual(tape, sum, y, 0.2) : y;
     }
-    nm_tensor *out = s->pre_norm ? nm_residual(tape, sum, y, 0.2) : y;
     hash(value, tape->backend, sum->data, ROWS * WIDTH);
     hash(value, tape->backend, out->data, ROWS * WIDTH);
     if (!s->training)
@@ -69,7 +88,8 @@ static void run_pass(nm_tape *tape, nm_norm *norm, const setting *s, uint32_t st
     if (step % 2)
         f->grad_started = false;
     assert_int_equal(nm_tape_backward(tape, &err), NM_OK);
-    hash(value, tape->backend, stream->grad, ROWS * WIDTH);
+    if (!s->relu || s->pre_norm)
+        hash(value, tape->backend, stream->grad, ROWS * WIDTH);
     hash(value, tape->backend, f->grad, ROWS * WIDTH);
 }
 
@@ -128,16 +148,19 @@ static void test_fused_is_exact(void **state)
                                                   {.name = "cpu", .isa = "neon", .threads = 1},
                                                   {.name = "cpu", .isa = "base", .threads = 1}};
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
-        for (size_t i = 0; i < 4 * sizeof backends / sizeof *backends; i++) {
-            setting s = {
-                .backend = backends[i / 4], .norm = (*type)->name, .pre_norm = i % 2, .training = i / 2 % 2};
+        for (size_t i = 0; i < 8 * sizeof backends / sizeof *backends; i++) {
+            setting s = {.backend = backends[i / 8],
+                         .norm = (*type)->name,
+                         .pre_norm = i % 2,
+                         .training = i / 2 % 2,
+                         .relu = i / 4 % 2};
             if (!is_supported(&s.backend))
                 continue;
             uint64_t separate = outcome(&s);
             s.fused = true;
             if (outcome(&s) != separate)
-                fail_msg("%s on %s: pre_norm %d, training %d", s.norm, s.backend.name, s.pre_norm,
-                         s.training);
+                fail_msg("%s on %s: pre_norm %d, training %d, relu %d", s.norm, s.backend.name, s.pre_norm,
+                         s.training, s.relu);
         }
 }
 

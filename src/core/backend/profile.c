@@ -143,9 +143,9 @@ WORK(token_norm_grad,         elements(b, ((a->add ? 4 : 3) + residual_grad(a->r
 WORK(seed_norm,               elements(b, (a->sum ? 4 : 2) * size(a->x)))
 WORK(seed_norm_grad,          elements(b, ((a->add ? 4 : 3) + residual_grad(a->residual)) * size(a->x)))
 WORK(feature_moments,         elements(b, (sums_residual(a->spec) ? 3 : 1) * size(a->x)))
-WORK(feature_norm,            elements(b, (sums_residual(a->spec) ? 4 : 2) * size(a->x)))
-WORK(feature_norm_grad,       elements(b, ((!a->dx.data ? 2 : a->add ? 4 : 3) + residual_grad(a->residual)) *
-                                          size(a->x)))
+WORK(feature_norm,            elements(b, (sums_residual(a->spec) ? 4 : a->added.data ? 3 : 2) * size(a->x)))
+WORK(feature_norm_grad,       elements(b, ((a->relu.data ? 4 : !a->dx.data ? 2 : a->add ? 4 : 3) +
+                                           residual_grad(a->residual)) * size(a->x)))
 WORK(vec,                     unknown)
 WORK(dot,                     elements(b, (a->a == a->b ? 1.0 : 2.0) * (double)a->n))
 WORK(plan_update,             unknown)

@@ -150,11 +150,6 @@ static nm_tensor *convolve(nm_tape *tape, nm_tensor *x, const nm_windows *w, int
     return nm_convolve(tape, x, &windows, weight, NULL);
 }
 
-static nm_tensor *normalized_relu(nm_tape *tape, nm_norm *norm, nm_tensor *x)
-{
-    return nm_activated(tape, nm_normalize(tape, norm, x), NM_MAP_RELU, 0);
-}
-
 typedef struct block_call {
     const nm_resnet_block *block;
     nm_tensor *x;
@@ -177,42 +172,36 @@ static nm_tensor *shortcut(nm_tape *tape, const block_call *call, nm_tensor *u)
     return nm_subsampled(tape, call->x, &windows, block->padded_first, block->out);
 }
 
-/* S(x) + f, with relu if `activated`. */
-static nm_tensor *end_block(nm_tape *tape, const block_call *call, nm_tensor *s, nm_tensor *f, bool activated)
-{
-    nm_tensor *sum = nm_residual(tape, s, f, 0),
-              *y = activated ? nm_activated(tape, sum, NM_MAP_RELU, 0) : sum;
-    nm_tape_report_residual(tape, call->block->norms[1]->site.name, s, f, y, NULL);
-    return y;
-}
-
 static nm_tensor *block_forward(nm_tape *tape, const void *context)
 {
     const block_call *call = context;
     const nm_resnet_block *b = call->block;
     if (call->pre_activation) {
-        nm_tensor *u = normalized_relu(tape, b->norms[0], call->x);
+        nm_tensor *u = nm_normalize_relu(tape, b->norms[0], call->x, NULL);
         nm_tensor *h = convolve(tape, u, &b->first, call->images, b->weights[0]);
-        h = convolve(tape, normalized_relu(tape, b->norms[1], h), &b->second, call->images, b->weights[1]);
-        return end_block(tape, call, shortcut(tape, call, u), h, false);
+        h = nm_normalize_relu(tape, b->norms[1], h, NULL);
+        h = convolve(tape, h, &b->second, call->images, b->weights[1]);
+        nm_tensor *s = shortcut(tape, call, u), *y = nm_residual(tape, s, h, 0);
+        nm_tape_report_residual(tape, b->norms[1]->site.name, s, h, y, NULL);
+        return y;
     }
     nm_tensor *h = convolve(tape, call->x, &b->first, call->images, b->weights[0]);
-    h = convolve(tape, normalized_relu(tape, b->norms[0], h), &b->second, call->images, b->weights[1]);
-    h = nm_normalize(tape, b->norms[1], h);
-    return end_block(tape, call, shortcut(tape, call, call->x), h, true);
+    h = nm_normalize_relu(tape, b->norms[0], h, NULL);
+    h = convolve(tape, h, &b->second, call->images, b->weights[1]);
+    return nm_normalize_relu(tape, b->norms[1], h, shortcut(tape, call, call->x));
 }
 
 nm_tensor *nm_resnet_forward(nm_tape *tape, const nm_resnet *resnet, nm_tensor *x, int32_t images)
 {
     x = convolve(tape, x, &resnet->stem, images, resnet->stem_weight);
     if (resnet->stem_norm)
-        x = normalized_relu(tape, resnet->stem_norm, x);
+        x = nm_normalize_relu(tape, resnet->stem_norm, x, NULL);
     block_call call = {.x = x, .images = images, .pre_activation = resnet->config->pre_activation};
     for (int32_t i = 0; i < resnet->n_blocks; i++) {
         call.block = &resnet->blocks[i];
         call.x = nm_recomputed_segment(tape, block_forward, &call, sizeof call);
     }
-    x = resnet->final_norm ? normalized_relu(tape, resnet->final_norm, call.x) : call.x;
+    x = resnet->final_norm ? nm_normalize_relu(tape, resnet->final_norm, call.x, NULL) : call.x;
     if (nm_tape_exhausted(tape))
         return x;
     nm_packing packing = nm_image_packing(tape, images, x->rows / images);

@@ -61,7 +61,7 @@ const nm_norm_type nm_norm_batch = {
     .title = "BatchNorm",
     .formula = "z = (x - mu) / sqrt(s2 + eps), mu and s2 of the batch; y = weight z + bias",
     .source = "Ioffe and Szegedy 2015; Shen et al. 2020, Algorithm 1",
-    .traits = NM_SUMS_RESIDUAL | NM_USES_BATCH | NM_HAS_STATE,
+    .traits = NM_SUMS_RESIDUAL | NM_COMPUTES_RELU | NM_USES_BATCH | NM_HAS_STATE,
     .options = batch_options,
     .presets = batch_presets,
     .config_size = sizeof(batch_config),

@@ -93,7 +93,7 @@ void nm_batch_norm_train(nm_norm_call *call)
     if (nm_batch_norm_measure(call, &m))
         NM_CALL(call->backend, feature_norm, .spec = &m.spec, .x = call->x, .row_scale = m.row_scale,
                 .shift = m.mean, .scale = m.scale, .weight = norm->params[0], .bias = norm->params[1],
-                .y = call->y);
+                .relu = call->relu, .added = call->added, .y = call->y);
 }
 
 static void running_scale(nm_norm_call *call, void *scale)

@@ -257,7 +257,8 @@ bool nm_norm_grad_sums(nm_norm_call *call, const nm_feature_norm *spec, const vo
     if (!sums[1])
         return false;
     NM_CALL(call->backend, feature_norm_grad, .spec = spec, .dy = call->dy, .x = call->x,
-            .row_scale = row_scale, .shift = shift, .scale = scale, .sum_dy = sums[0], .sum_dy_z = sums[1]);
+            .relu = call->relu ? call->y : (nm_mat){0}, .row_scale = row_scale, .shift = shift,
+            .scale = scale, .sum_dy = sums[0], .sum_dy_z = sums[1]);
     return true;
 }
 

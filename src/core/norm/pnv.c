@@ -50,7 +50,7 @@ const nm_norm_type nm_norm_pnv = {
     .title = "PN-V",
     .formula = "z = h / sqrt(p + eps), p = mean h^2 of the batch; y = weight z + bias",
     .source = "Shen et al. 2020, Definition 1",
-    .traits = NM_SUMS_RESIDUAL | NM_USES_BATCH | NM_HAS_STATE,
+    .traits = NM_SUMS_RESIDUAL | NM_COMPUTES_RELU | NM_USES_BATCH | NM_HAS_STATE,
     .options = pnv_options,
     .presets = pnv_presets,
     .config_size = sizeof(pnv_config),

@@ -46,6 +46,8 @@ static void normalize_backward(nm_tape *tape, nm_node *node)
     call->norm->type->backward(call);
     call->residual = NULL; /* instruments may call backward again */
     end_failed_pass(tape, call);
+    if (node->in[1])
+        nm_residual_pass_gradient(tape, y, node->in[1]);
     if (tape->listen)
         tape->listen(tape->listener, call, true);
 }
@@ -60,8 +62,10 @@ static bool normalize_learns(const nm_node *node)
 static const nm_op normalize_op = {
     .name = "norm", .backward = normalize_backward, .learns = normalize_learns};
 
-/* y = norm(x). residual: connection whose result is x and is not computed yet; NULL: x is computed. */
-static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node *residual)
+/* y = norm(x), or with relu y = relu(norm(x) + added); added: or NULL.
+ * residual: connection whose result is x and is not computed yet; NULL: x is computed. */
+static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node *residual, bool relu,
+                            nm_tensor *added)
 {
     const bool fused = residual && norm->type->traits & NM_SUMS_RESIDUAL && !norm->folded;
     if (residual && !fused)
@@ -87,6 +91,8 @@ static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node 
                            .x = norm_rows(norm, x->data, x),
                            .sum = connection ? &connection->sum : NULL,
                            .y = norm_rows(norm, y->data, y),
+                           .relu = relu,
+                           .added = added ? norm_rows(norm, added->data, y) : (nm_mat){0},
                            .n_targets = tape->n_targets,
                            .mean_loss = tape->mean_loss,
                            .padding = tape->padding,
@@ -100,18 +106,35 @@ static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node 
         nm_tape_record_penalty(tape, call->penalty);
     if (tape->listen && !recomputed)
         tape->listen(tape->listener, call, false);
-    nm_tape_record(tape, &normalize_op, y, saved)->in[0] = x;
+    nm_node *node = nm_tape_record(tape, &normalize_op, y, saved);
+    node->in[0] = x;
+    node->in[1] = added;
     return y;
 }
 
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x)
 {
-    return normalize(tape, norm, x, NULL);
+    return normalize(tape, norm, x, NULL, false, NULL);
+}
+
+/* Instruments receive the result of a norm and that of its residual connection, which one kernel omits. */
+nm_tensor *nm_normalize_relu(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_tensor *added)
+{
+    if (norm->type->traits & NM_COMPUTES_RELU && tape->training && !norm->folded && !tape->listen &&
+        !tape->listen_residual) {
+        tape->site += added ? 2 : 1; /* dropout sites of the single operations */
+        return normalize(tape, norm, x, NULL, true, added);
+    }
+    nm_tensor *f = nm_normalize(tape, norm, x), *sum = added ? nm_residual(tape, added, f, 0) : f,
+              *y = nm_activated(tape, sum, NM_MAP_RELU, 0);
+    if (added)
+        nm_tape_report_residual(tape, norm->site.name, added, f, y, NULL);
+    return y;
 }
 
 nm_tensor *nm_residual_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_tensor *f, double drop_rate,
                                  nm_tensor **sum)
 {
     nm_node *residual = nm_residual_record(tape, x, f, drop_rate, sum);
-    return normalize(tape, norm, *sum, residual);
+    return normalize(tape, norm, *sum, residual, false, NULL);
 }

@@ -17,15 +17,8 @@ nm_mat nm_residual_grad_of(nm_tape *tape, nm_node *residual, nm_residual_grad *g
     return grad->df;
 }
 
-static void residual_backward(nm_tape *tape, nm_node *node)
+void nm_residual_pass_gradient(nm_tape *tape, nm_tensor *y, nm_tensor *x)
 {
-    nm_backend *b = tape->backend;
-    const nm_residual_saved *saved = node->saved;
-    nm_tensor *x = node->in[0], *y = node->out;
-    nm_mat dy = nm_mat_of(y->grad, y->rows, y->cols);
-    nm_residual_grad grad;
-    if (!saved->has_df && nm_residual_grad_of(tape, node, &grad).data)
-        NM_CALL(b, dropout, .x = dy, .drop = grad.drop, .add = grad.add, .y = grad.df);
     if (!x->grad && x->pooled) {
         x->grad = y->grad;
         x->grad_started = true;
@@ -34,7 +27,19 @@ static void residual_backward(nm_tape *tape, nm_node *node)
     }
     nm_mat dx = nm_tensor_grad_sum(tape, x);
     if (dx.data)
-        NM_CALL(b, add, .alpha = 1, .x = dy, .y = dx);
+        NM_CALL(tape->backend, add, .alpha = 1, .x = nm_mat_of(y->grad, y->rows, y->cols), .y = dx);
+}
+
+static void residual_backward(nm_tape *tape, nm_node *node)
+{
+    nm_backend *b = tape->backend;
+    const nm_residual_saved *saved = node->saved;
+    nm_tensor *y = node->out;
+    nm_mat dy = nm_mat_of(y->grad, y->rows, y->cols);
+    nm_residual_grad grad;
+    if (!saved->has_df && nm_residual_grad_of(tape, node, &grad).data)
+        NM_CALL(b, dropout, .x = dy, .drop = grad.drop, .add = grad.add, .y = grad.df);
+    nm_residual_pass_gradient(tape, y, node->in[0]);
 }
 
 static const nm_op residual_op = {.name = "residual", .backward = residual_backward};

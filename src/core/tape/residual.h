@@ -18,5 +18,8 @@ void nm_residual_compute(nm_tape *tape, const nm_node *residual, nm_tensor *y);
 /* Sets *grad for a caller that then computes the gradient of f. Returns grad->df, whose data is NULL if the
  * tape is exhausted. */
 nm_mat nm_residual_grad_of(nm_tape *tape, nm_node *residual, nm_residual_grad *grad);
+/* dx += dy for the result y of x + .., whose gradient is not needed afterwards: x takes over its memory if it
+ * has no gradient yet. */
+void nm_residual_pass_gradient(nm_tape *tape, nm_tensor *y, nm_tensor *x);
 
 #endif

@@ -295,6 +295,9 @@ nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing);
  * normalized by itself (heads of queries and keys). If the tape is training or has batch_stats, with batch
  * statistics, which are also collected for nm_params_update_norms. */
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x);
+/* relu(norm(x)), or relu(added + norm(x)); added: of the same shape, or NULL. Bitwise identical to the single
+ * operations, with fewer passes over memory in training for norms that support it (NM_COMPUTES_RELU). */
+nm_tensor *nm_normalize_relu(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_tensor *added);
 /* *sum = x + drop(f); returns norm(*sum). Bitwise identical to nm_residual followed by nm_normalize, with one
  * pass over memory fewer in each direction for norms that support it (NM_SUMS_RESIDUAL). */
 nm_tensor *nm_residual_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_tensor *f, double drop_rate,

@@ -9,7 +9,8 @@
 
 typedef struct feature_call {
     const nm_feature_norm *spec;
-    nm_mat x, y, dy;  /* backward: y is dx */
+    nm_mat x, y, dy; /* backward: y is dx, or the result of relu (SUMS_RELU) */
+    nm_mat added;
     float *row_scale; /* [rows, groups] */
     /* Padded vectors. `scale` is folded into the weight (backward: into c1), because the loops use h - shift
      * instead of z. */
@@ -128,11 +129,31 @@ static __attribute__((noinline)) void load_row_scales(const feature_call *call, 
 /* A row and the vectors shared by all rows. Passed by value, because the compiler assumes that a vector store
  * may change any object whose address is taken. */
 typedef struct row_view {
-    const float *x, *next_x, *dy; /* next_x: the row to prefetch */
-    float *y;                     /* backward: dx */
+    const float *x, *next_x, *added; /* next_x: the row to prefetch; added: may be NULL */
+    float *y, *dy;                   /* backward: y is dx, or the result of relu */
     const float *shift, *weight, *bias, *c1;
     float *sums, *second;
 } row_view;
+
+/* Operation of a pass over the rows: sums of squares; sums of values and squares; forward (with sums of
+ * squares, or with relu); sums of dy and dy (h - shift), of which dy can be the gradient of a relu, in place;
+ * dx (PUSH) or dx += (ADD), with these sums or not. The operation and the three flags below are compile-time
+ * constants of the loops. */
+typedef enum feature_work {
+    SQUARES,
+    MOMENTS,
+    NORM,
+    NORM_SQUARES,
+    NORM_RELU,
+    SUMS,
+    SUMS_RELU,
+    PUSH,
+    PUSH_SUMS,
+    ADD,
+    ADD_SUMS,
+    N_WORKS
+} feature_work;
+enum { SCALED = 1, PLAIN = 2, STREAM = 4, N_CHOICES = 8 };
 
 NM_INLINE vf h_at(const row_view v, const bool scaled, vf row_scale, int32_t j, int32_t count)
 {
@@ -155,15 +176,18 @@ NM_INLINE void moments_columns(const row_view v, const bool scaled, const bool p
     nm_fma_to(v.second + j, away, away);
 }
 
-NM_INLINE void norm_columns(const row_view v, const bool scaled, const bool plain, const bool squares,
-                            const bool stream, vf row_scale, int32_t j, int32_t count)
+NM_INLINE void norm_columns(const row_view v, const feature_work work, const unsigned how, vf row_scale,
+                            int32_t j, int32_t count)
 {
+    const bool scaled = how & SCALED, stream = how & STREAM;
     vf h = h_at(v, scaled, row_scale, j, count);
     if (scaled && !stream)
         __builtin_prefetch(v.next_x + j);
-    nm_store(v.y + j, count, stream,
-             v_fma(v_load(v.weight + j), away_of(v, plain, h, j), v_load(v.bias + j)));
-    if (squares)
+    vf y = v_fma(v_load(v.weight + j), away_of(v, how & PLAIN, h, j), v_load(v.bias + j));
+    if (work == NORM_RELU)
+        y = v_max(v_set(0), v.added ? v_add(v_load_upto(v.added + j, count), y) : y);
+    nm_store(v.y + j, count, stream, y);
+    if (work == NORM_SQUARES)
         nm_fma_to(v.second + j, h, h);
 }
 
@@ -190,29 +214,24 @@ NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, 
     return (float)(nm_sum_lanes(sums) / n);
 }
 
-/* Operation of a pass over the rows: sums of squares; sums of values and squares; forward (with sums of
- * squares); sums of dy and dy (h - shift); dx (PUSH) or dx += (ADD), with these sums or not. The operation
- * and the three flags below are compile-time constants of the loops. */
-typedef enum feature_work {
-    SQUARES,
-    MOMENTS,
-    NORM,
-    NORM_SQUARES,
-    SUMS,
-    PUSH,
-    PUSH_SUMS,
-    ADD,
-    ADD_SUMS,
-    N_WORKS
-} feature_work;
-enum { SCALED = 1, PLAIN = 2, STREAM = 4, N_CHOICES = 8 };
+/* dy of `count` columns, multiplied by relu'(y) in place if `relu`. */
+NM_INLINE vf gradient_of(float *dy, const float *y, const bool relu, int32_t count)
+{
+    const vf up = v_load_upto(dy, count);
+    if (!relu)
+        return up;
+    const vf down = v_mul(up, v_keep_above(v_load_upto(y, count), v_set(0), v_set(1)));
+    v_store_upto(dy, count, down);
+    return down;
+}
 
 NM_INLINE void grad_columns(const row_view v, const feature_work work, const unsigned how, vf row_scale,
                             vf projection, int32_t j, int32_t count)
 {
-    vf up = v_load_upto(v.dy + j, count), h = h_at(v, how & SCALED, row_scale, j, count);
+    vf up = gradient_of(v.dy + j, v.y + j, work == SUMS_RELU, count),
+       h = h_at(v, how & SCALED, row_scale, j, count);
     vf away = away_of(v, how & PLAIN, h, j);
-    if (work != SUMS) {
+    if (work >= PUSH) {
         vf down = dh_of(v, how & PLAIN, up, away, j);
         if (how & SCALED)
             down = v_mul(row_scale, v_sub(down, v_mul(h, projection)));
@@ -220,7 +239,7 @@ NM_INLINE void grad_columns(const row_view v, const feature_work work, const uns
             down = v_add(v_load_upto(v.y + j, count), down);
         nm_store(v.y + j, count, how & STREAM, down);
     }
-    if (work == SUMS || work == PUSH_SUMS || work == ADD_SUMS) {
+    if (work < PUSH || work == PUSH_SUMS || work == ADD_SUMS) {
         nm_add_to(v.sums + j, up);
         nm_fma_to(v.second + j, up, away);
     }
@@ -231,13 +250,11 @@ NM_INLINE void run_columns(const row_view v, const feature_work work, const unsi
 {
 #define MOMENTS_STEP(j, count)                                                                               \
     moments_columns(v, how &SCALED, how &PLAIN, work == MOMENTS, row_scale, first + (j), count)
-#define NORM_STEP(j, count)                                                                                  \
-    norm_columns(v, how &SCALED, how &PLAIN, work == NORM_SQUARES, how & STREAM, row_scale, first + (j),     \
-                 count)
+#define NORM_STEP(j, count) norm_columns(v, work, how, row_scale, first + (j), count)
 #define GRAD_STEP(j, count) grad_columns(v, work, how, row_scale, projection, first + (j), count)
     if (work == SQUARES || work == MOMENTS)
         NM_COLUMNS(n, MOMENTS_STEP);
-    else if (work == NORM || work == NORM_SQUARES)
+    else if (work < SUMS)
         NM_COLUMNS(n, NORM_STEP);
     else
         NM_COLUMNS(n, GRAD_STEP);
@@ -263,6 +280,7 @@ NM_INLINE row_view view_row(const feature_call *call, const feature_work work, i
     return (row_view){.x = nm_row(call->x, row),
                       .next_x = nm_row(call->x, row) + (call->late ? call->x.stride : 0),
                       .dy = work >= SUMS ? nm_row(call->dy, row) : NULL,
+                      .added = call->added.data ? nm_row(call->added, row) : NULL,
                       .y = work <= MOMENTS || work == SUMS ? NULL : nm_row(call->y, row),
                       .shift = call->shift,
                       .weight = call->weight,
@@ -278,13 +296,15 @@ enum { ROWS = 4 };
  * of additions does not change. Matrices that do not fit the last-level cache are read row by row, because
  * the hardware prefetcher does not follow several rows at once. */
 NM_INLINE void sum_rows(const row_view v, const feature_work work, const unsigned how, ptrdiff_t x_stride,
-                        ptrdiff_t dy_stride, int32_t j, int32_t count)
+                        ptrdiff_t dy_stride, ptrdiff_t y_stride, int32_t j, int32_t count)
 {
     vf sum = v_load(v.sums + j), second = v_load(v.second + j);
     const vf shift = how & PLAIN ? v_set(0) : v_load_upto(v.shift + j, count);
     for (ptrdiff_t r = 0; r < ROWS; r++) {
         vf x = v_load_upto(v.x + r * x_stride + j, count), away = how & PLAIN ? x : v_sub(x, shift);
-        vf up = work == SUMS ? v_load_upto(v.dy + r * dy_stride + j, count) : away;
+        vf up = work < SUMS
+                    ? away
+                    : gradient_of(v.dy + r * dy_stride + j, v.y + r * y_stride + j, work == SUMS_RELU, count);
         if (work != SQUARES)
             sum = v_add(sum, up);
         second = v_fma(up, away, second);
@@ -298,11 +318,11 @@ NM_INLINE void run_rows(const feature_call *call, const feature_work work, const
 {
     int32_t row = begin;
     const int32_t n = call->x.cols;
-    if (!(how & SCALED) && (work <= MOMENTS || work == SUMS) && !call->row_by_row)
+    if (!(how & SCALED) && (work <= MOMENTS || work == SUMS || work == SUMS_RELU) && !call->row_by_row)
         for (; row + ROWS <= end; row += ROWS) {
             const row_view v = view_row(call, work, row, sums);
-            const ptrdiff_t x_stride = call->x.stride, dy_stride = call->dy.stride;
-#define SUM_STEP(j, count) sum_rows(v, work, how, x_stride, dy_stride, j, count)
+            const ptrdiff_t x_stride = call->x.stride, dy_stride = call->dy.stride, y_stride = call->y.stride;
+#define SUM_STEP(j, count) sum_rows(v, work, how, x_stride, dy_stride, y_stride, j, count)
             NM_COLUMNS(n, SUM_STEP);
         }
     for (; row < end; row++) {
@@ -335,15 +355,17 @@ KERNELS(SQUARES)
 KERNELS(MOMENTS)
 KERNELS(NORM)
 KERNELS(NORM_SQUARES)
+KERNELS(NORM_RELU)
 KERNELS(SUMS)
+KERNELS(SUMS_RELU)
 KERNELS(PUSH)
 KERNELS(PUSH_SUMS)
 KERNELS(ADD)
 KERNELS(ADD_SUMS)
 
 static rows_kernel *const kernels[N_WORKS][N_CHOICES] = {
-    NAMES(SQUARES), NAMES(MOMENTS),   NAMES(NORM), NAMES(NORM_SQUARES), NAMES(SUMS),
-    NAMES(PUSH),    NAMES(PUSH_SUMS), NAMES(ADD),  NAMES(ADD_SUMS)};
+    NAMES(SQUARES),   NAMES(MOMENTS), NAMES(NORM),      NAMES(NORM_SQUARES), NAMES(NORM_RELU), NAMES(SUMS),
+    NAMES(SUMS_RELU), NAMES(PUSH),    NAMES(PUSH_SUMS), NAMES(ADD),          NAMES(ADD_SUMS)};
 
 /* Workspace of a call: total sums, first and second; parameter vectors; sums of each block. */
 typedef struct feature_workspace {
@@ -385,7 +407,7 @@ static void run_blocks(nm_backend *b, const feature_call *call, feature_work wor
         if (call->stream)
             v_stream_end();
     }
-    if (work != NORM && work != PUSH && work != ADD)
+    if (work != NORM && work != NORM_RELU && work != PUSH && work != ADD)
         nm_sum_blocks(b, workspace->partials, workspace->blocks, (int32_t)size, workspace->sums);
 }
 
@@ -494,7 +516,10 @@ static void feature_norm(nm_backend *b, const nm_feature_norm_args *args)
     call.stream = nm_use_streaming(y) && call.width % NM_W == 0;
     call.plain = !shift;
     call.late = !call.measured && !call.row_by_row;
-    run_blocks(b, &call, square ? NORM_SQUARES : NORM, &workspace);
+    NM_ASSERT(!args->added.data || (args->relu && nm_same_shape(x, args->added)));
+    NM_ASSERT(!args->relu || !square);
+    call.added = args->added;
+    run_blocks(b, &call, args->relu ? NORM_RELU : square ? NORM_SQUARES : NORM, &workspace);
     for (int32_t j = 0; square && j < x.cols; j++)
         squares[j] = stored_square(workspace.second[j] / x.rows);
 }
@@ -504,14 +529,14 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *ar
     const nm_mat dy = args->dy, x = args->x, dx = args->dx;
     const void *shift = args->shift, *c0 = args->c0;
     void *sum_dy = args->sum_dy, *sum_dy_z = args->sum_dy_z;
-    NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || nm_same_shape(x, dx)));
+    NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || (nm_same_shape(x, dx) && !args->relu.data)));
     /* the row scales are only read */
     feature_call call = prepare_feature_norm(args->spec, x, (float *)(uintptr_t)args->row_scale);
     float *sums = sum_dy, *sums_z = sum_dy_z;
     feature_workspace workspace = workspace_init(b, x, 6);
     call.measured = true;
     call.dy = dy;
-    call.y = dx;
+    call.y = args->relu.data ? args->relu : dx;
     call.shift = padded_vector(shift, x.cols, 0, &workspace.vector);
     const float *whole_scale = padded_vector(args->scale, x.cols, 1, &workspace.vector);
     call.weight = padded_vector(args->a, x.cols, 1, &workspace.vector);
@@ -519,7 +544,11 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *ar
     call.c1 = scaled_vector(padded_vector(args->c1, x.cols, 0, &workspace.vector), whole_scale, x.cols,
                             workspace.vector);
     bool measure = sum_dy || sum_dy_z;
-    feature_work work = !dx.data ? SUMS : args->add ? (measure ? ADD_SUMS : ADD) : measure ? PUSH_SUMS : PUSH;
+    feature_work work = args->relu.data ? SUMS_RELU
+                        : !dx.data      ? SUMS
+                        : args->add     ? (measure ? ADD_SUMS : ADD)
+                        : measure       ? PUSH_SUMS
+                                        : PUSH;
     NM_ASSERT(dx.data || !args->residual);
     call.residual = nm_residual_of_grad(args->residual, dx);
     call.stream = dx.data && nm_use_streaming(dx) && call.width % NM_W == 0 && !call.residual.on;

@@ -145,6 +145,10 @@ void nm_launch_feature_norm(nm_backend *b, const nm_feature_norm_args *args)
     }
     LAUNCH(b, feature_norm, nm_device_elements(x), 1, .x = nm_device_mat(x), MAT(y), ADDRESS(row_scale),
            ADDRESS(shift), ADDRESS(scale), ADDRESS(weight), ADDRESS(bias), .groups = args->spec->groups);
+    if (args->added.data)
+        NM_CALL(b, add, .alpha = 1, .x = args->added, .y = args->y);
+    if (args->relu)
+        NM_CALL(b, map, .op = NM_MAP_RELU, .x = args->y, .y = args->y);
 }
 
 void nm_launch_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *args)
@@ -152,6 +156,8 @@ void nm_launch_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args 
     const nm_mat x = args->x, dx = args->dx;
     NM_ASSERT(nm_device_same_shape(x, args->dy) && (!dx.data || nm_device_same_shape(x, dx)));
     const int32_t groups = args->spec->groups;
+    if (args->relu.data)
+        NM_CALL(b, map_grad, .forward = {.op = NM_MAP_RELU, .x = args->relu}, .dy = args->dy, .dx = args->dy);
     if (args->sum_dy || args->sum_dy_z) {
         dptr partial =
             feature_partials(b, args->spec, x, args->dy, args->row_scale, args->shift, args->scale);
