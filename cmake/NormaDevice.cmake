@@ -3,7 +3,7 @@
 # The generated file is added to the sources of the core.
 set(_source ${CMAKE_CURRENT_BINARY_DIR}/kernel_source.c)
 file(GLOB _kernels CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/src/core
-     src/core/backend/device/dialect.h src/core/backend/device/kernels/*.h src/core/backend/device/kernels/*.inc)
+     src/core/backend/device/dialect.h src/core/backend/device/args.h src/core/backend/device/*.inc)
 list(TRANSFORM _kernels PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/src/core/ OUTPUT_VARIABLE _kernel_paths)
 # The list of functions that the kernels share with the host.
 set(_shared norma/choice.h norma/functions.h)

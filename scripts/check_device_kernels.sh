@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the device kernels (src/core/backend/device/kernels) as CUDA C for GPUs of three generations, without a GPU.
+# Compiles the device kernels (src/core/backend/device) as CUDA C for GPUs of three generations, without a GPU.
 #     scripts/check_device_kernels.sh SOURCE
 # A kernel that needs a stack frame or spills registers is a failure, because both are in slow memory.
 # Exit code: 0 all compile, 1 some do not, 77 nvcc is not installed (NVIDIA's CUDA toolkit), which is a failure with "cuda" in
@@ -13,7 +13,7 @@ command -v nvcc >/dev/null || {
 }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-printf '#include "%s"\n' backend/device/kernels/all.inc tests/device/instructions.{h,inc} >"$work/all.cu"
+printf '#include "%s"\n' backend/device/all.inc tests/device/instructions.{h,inc} >"$work/all.cu"
 bad=0
 for arch in sm_80 sm_90 sm_100; do
     if ! nvcc -x cu -cubin -arch=$arch -fmad=false -Xptxas -v -I. -Isrc/core -Iinclude -o "$work/all.cubin" "$work/all.cu" 2>"$work/log"; then

@@ -4,7 +4,7 @@
     scripts/device_mutants.py BUILD (--faults | --barriers) [FILE...]
 
 BUILD is a build folder with tests/test_kernels and tests/test_bf16, FILE a name in
-src/core/backend/device/kernels without .inc (default: all).
+src/core/backend/device without .inc (default: all).
 
 --faults    in every kernel, the value of its last store is changed by 0.1 % (integers: by 1); a kernel
             that stores by functions leaves out a tile, or the first operation of a list
@@ -177,7 +177,7 @@ def main():
         device = Path(work) / "backend/device"
         shutil.copytree(DEVICE, device)
         for file in options.files or sorted(CHECKS):
-            source = device / "kernels" / (file + ".inc")
+            source = device / (file + ".inc")
             original = source.read_text()
             made, message = build.programs(device)
             found = notice(made, CHECKS[file].split()) if made else "does not compile: " + message[:300]

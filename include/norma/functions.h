@@ -4,7 +4,7 @@
  *
  *     x, word           NM_MAP_x, and NM_ACTIVATION_x for an activation, with its word in model.activation
  *     f(z), f'(z)       in double (src/core/backend/ref/ref_map.inc)
- *     term, f(z), f'(z) in the float arithmetic of devices (src/core/backend/device/kernels/functions.inc);
+ *     term, f(z), f'(z) in the float arithmetic of devices (src/core/backend/device/functions.inc);
  *                       term sets t, or e for functions with Phi or erf
  *     transformers      name of an activation in configurations of transformers, and another one with which
  *                       it is read, or NULL; both NULL: it has none, and is not written

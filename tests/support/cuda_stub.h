@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 #include "backend/device/cuda_api.h"
-#include "backend/device/kernels/args.h"
+#include "backend/device/args.h"
 
 /* The n-th call of a function from now on (n = 1: the next one) returns this code. "execute" is the
  * execution of a queued kernel or copy: its error is reported by all later calls that wait. */

@@ -23,7 +23,7 @@ static const char cache_magic[8] = "NMCUDA1";
 static char *main_source(void)
 {
     char *text = NULL;
-    nm_format_append(&text, "#include \"backend/device/kernels/all.inc\"\n");
+    nm_format_append(&text, "#include \"backend/device/all.inc\"\n");
 #define K(name)                                                                                              \
     nm_format_append(&text, "static_assert(sizeof(struct %s_args) == %zu, \"arguments of %s\");\n", #name,   \
                      sizeof(struct name##_args), #name);

@@ -4,7 +4,7 @@
  * A kernel has one argument `a`, a struct without pointers and without padding; device addresses are 64-bit
  * numbers (dptr), which PTR turns into pointers. Numbers are bitwise identical on both targets: products and
  * sums are never contracted, FMA is written where it is meant, and exp, tanh and erf are polynomials of FMAs
- * (kernels/functions.inc). There are no atomics on floating-point numbers and no communication between
+ * (functions.inc). There are no atomics on floating-point numbers and no communication between
  * blocks: a sum over blocks is a second kernel.
  *
  *     KERNEL(name, threads)  a block whose threads meet at barriers and warp operations

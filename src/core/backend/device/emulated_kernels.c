@@ -1,3 +1,3 @@
 /* The device kernels, compiled as C17 for the emulator. */
 
-#include "backend/device/kernels/all.inc"
+#include "backend/device/all.inc"

@@ -1,9 +1,9 @@
 /* The device backend: nm_NAME_args become structs of device addresses (launch_*.c), with which kernels of the
- * dialect (dialect.h, kernels/) are launched, on the target of the backend (target.h) or by the emulator. */
+ * dialect (dialect.h, *.inc) are launched, on the target of the backend (target.h) or by the emulator. */
 #ifndef NM_DEVICE_LAUNCH_H
 #define NM_DEVICE_LAUNCH_H
 
-#include "backend/device/kernels/args.h"
+#include "backend/device/args.h"
 #include "norma/backend.h"
 
 #define K(name) extern const nm_device_kernel nm_device_##name;

@@ -6,7 +6,7 @@
 #ifndef NM_DEVICE_TARGET_H
 #define NM_DEVICE_TARGET_H
 
-#include "backend/device/kernels/args.h"
+#include "backend/device/args.h"
 #include "norma/backend.h"
 
 typedef struct nm_device_target {
