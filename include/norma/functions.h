@@ -3,7 +3,7 @@
  * which are in src/core/backend/cpu/simd_map.c:
  *
  *     x, word           NM_MAP_x, and NM_ACTIVATION_x for an activation, with its word in model.activation
- *     f(z), f'(z)       in double (src/core/backend/ref/ref_map.inc)
+ *     f(z), f'(z)       in double (src/core/backend/ref_map.inc)
  *     term, f(z), f'(z) in the float arithmetic of devices (src/core/backend/device/functions.inc);
  *                       term sets t, or e for functions with Phi or erf
  *     transformers      name of an activation in configurations of transformers, and another one with which

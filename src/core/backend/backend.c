@@ -10,7 +10,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/device/launch.h"
 #include "backend/device/target.h"
-#include "backend/ref/ref.h"
+#include "backend/ref.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/random.h"

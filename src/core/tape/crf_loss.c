@@ -1,5 +1,5 @@
 /* Loss of a linear-chain conditional random field, summed over sequences; the formula is in
- * src/core/backend/ref/ref_crf.inc. The kernel computes all gradients in the same pass; the node only assigns
+ * src/core/backend/ref_crf.inc. The kernel computes all gradients in the same pass; the node only assigns
  * d_emissions to the emissions. A log-softmax of the emissions would have no effect: it shifts the scores of
  * all paths of a sequence by the same amount. */
 #include "tape/tape.h"

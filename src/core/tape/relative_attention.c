@@ -1,5 +1,5 @@
 /* Multi-head attention with relative positions as in TENER's code (Yan et al. 2019), over packed sequences,
- * without a scale; the formula is in src/core/backend/ref/ref_relative.inc. The input is one fused projection
+ * without a scale; the formula is in src/core/backend/ref_relative.inc. The input is one fused projection
  * [q | k | v]. */
 #include "tape/tape.h"
 

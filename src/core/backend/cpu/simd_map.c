@@ -1,5 +1,5 @@
 /* Pointwise functions of a matrix, see nm_map_args, and gated linear units, see nm_gate_args; the derivatives
- * are listed in ref/ref_map.inc. Values are within a few units in the last place of the reference kernel. */
+ * are listed in ref_map.inc. Values are within a few units in the last place of the reference kernel. */
 #include "backend/cpu/norm_parts.h"
 
 NM_INLINE vf absolute(vf x)

@@ -1,4 +1,4 @@
-/* Random initialization, as in ref/ref_random_init.inc, for a vector of counters at a time. Uniform numbers
+/* Random initialization, as in ref_random_init.inc, for a vector of counters at a time. Uniform numbers
  * are bitwise identical to the reference kernel. For normal numbers, logarithm and cosine are computed here
  * in double, within 2 ulp and without FMA, so that every CPU level gives the same floats. */
 #include "backend/cpu/kernel.h"

@@ -1,5 +1,5 @@
 /* Attention with relative positions (TENER), see nm_relative_attention_args; formulas in
- * ref/ref_relative.inc. A thread computes a pair of sequence and head, one query at a time: sentences are
+ * ref_relative.inc. A thread computes a pair of sequence and head, one query at a time: sentences are
  * short, so a row of scores with its keys and distances fits L1. */
 #include "backend/cpu/relative.h"
 

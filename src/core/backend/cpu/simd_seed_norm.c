@@ -1,4 +1,4 @@
-/* SeeDNorm, see nm_seed_norm_args; formulas in ref/ref_seed_norm.inc. A row is in L1 when its result is
+/* SeeDNorm, see nm_seed_norm_args; formulas in ref_seed_norm.inc. A row is in L1 when its result is
  * computed after its sums, so that the memory traffic is that of RMSNorm: 2 passes forward, 3 backward. */
 #include "backend/cpu/norm_parts.h"
 

@@ -1,5 +1,5 @@
 /* Normalization over the features of a token: LayerNorm and related norms, see nm_token_norm; formulas in
- * ref/ref_token_norm.inc. A row is in L1 when its result is computed after its statistics. Gradients of
+ * ref_token_norm.inc. A row is in L1 when its result is computed after its statistics. Gradients of
  * weight and bias are accumulated per block of rows. */
 #include "backend/cpu/norm_parts.h"
 

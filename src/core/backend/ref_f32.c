@@ -1,4 +1,4 @@
 /* The reference kernels in float. */
 #define real        float
 #define REF_KERNELS nm_ref_kernels_f32
-#include "backend/ref/ref_kernels.inc"
+#include "backend/ref_kernels.inc"

@@ -1,4 +1,4 @@
 /* The reference kernels in double. */
 #define real        double
 #define REF_KERNELS nm_ref_kernels_f64
-#include "backend/ref/ref_kernels.inc"
+#include "backend/ref_kernels.inc"

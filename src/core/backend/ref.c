@@ -1,5 +1,5 @@
 /* The reference backend: plain C kernels on one thread. */
-#include "backend/ref/ref.h"
+#include "backend/ref.h"
 
 #include "backend/backend_private.h"
 

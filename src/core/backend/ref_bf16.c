@@ -2,4 +2,4 @@
 #define real        float
 #define REF_BF16    1
 #define REF_KERNELS nm_ref_kernels_bf16
-#include "backend/ref/ref_kernels.inc"
+#include "backend/ref_kernels.inc"
