@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "golden.h"
 #include "golden_image.h"
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 void golden_turn_filters(golden_tensor *t, bool to_source)
 {

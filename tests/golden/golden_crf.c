@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "task/tag_chain.h"
 #include "golden.h"
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 enum { EMISSIONS, TRANSITIONS, START, END, N_INPUTS };
 

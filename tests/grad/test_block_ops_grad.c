@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 enum { ROWS = 5, COLS = 12, HEADS = 3, WIDTH = COLS / HEADS, LENGTH = 7, MAX_ELEMENTS = ROWS * 4 * COLS };
 enum { X, SCALE, N_INPUTS };

@@ -13,7 +13,7 @@
 #include <xxhash.h>
 
 #include "nn/params.h"
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 enum {
     ROWS = 75,

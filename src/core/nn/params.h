@@ -4,7 +4,7 @@
 #define NM_PARAMS_H
 
 #include "nn/norm_assignment.h"
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 /* Blocks of rows of a fused weight: those of q, k and v. */
 enum { NM_PARAM_BLOCKS = 3 };

@@ -3,7 +3,7 @@
 #ifndef NM_RESULTS_H
 #define NM_RESULTS_H
 
-#include "tape/tape.h"
+#include "nn/tape.h"
 #include "train/shards.h"
 
 typedef struct nm_results {

@@ -6,7 +6,7 @@
 
 #include "task/classification.h"
 #include "backend/device_memory.h"
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 enum { BATCH_TOKENS = 4096 }; /* maximum number of tokens per batch of several texts */
 

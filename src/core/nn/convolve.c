@@ -1,6 +1,6 @@
 /* Operations on images, matrices [image, row, column] x channels (nm_windows). */
 #include "backend/patchwise.h"
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 /* Memory for the patches of a convolution: nm_convolve_args.room. */
 static nm_tensor *room_of(nm_tape *tape, const nm_windows *w, int32_t cols)

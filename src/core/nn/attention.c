@@ -4,7 +4,7 @@
  *     out = drop(A) V
  * Backward recomputes A from the log-sum-exp of each row of scores (lse); no [tokens, tokens] matrix is
  * stored. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct attention_saved {
     nm_attention_shape shape;

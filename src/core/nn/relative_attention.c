@@ -1,7 +1,7 @@
 /* Multi-head attention with relative positions as in TENER's code (Yan et al. 2019), over packed sequences,
  * without a scale; the formula is in src/core/backend/ref_relative.inc. The input is one fused projection
  * [q | k | v]. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct relative_saved {
     nm_relative_attention_args call;

@@ -1,4 +1,4 @@
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * rotation of the pairs of columns of each head by the angles of position p:
  *     y_i   = R_p x_i              p = positions[i]
  *     dx_i += R_p^T dy_i           the rotation by the negative angles */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void rotated_backward(nm_tape *tape, nm_node *node)
 {

@@ -2,7 +2,7 @@
  * row v of W
  *     y_v = W_v / max(|W_v|, 1e-12)
  * The parameter W is not constrained; the division is part of the graph. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static const nm_token_norm l2_norm = {.kind = NM_TOKEN_L2, .groups = 1, .eps = 1e-12};
 

@@ -1,8 +1,8 @@
 /* Pointwise activation with dropout:
  *     y  = drop(f(x))
  *     dx = f'(x) drop(dy)
- * The linear layer computes relu itself (tape/linear.c). */
-#include "tape/tape.h"
+ * The linear layer computes relu itself (linear.c). */
+#include "nn/tape.h"
 
 static void activation_backward(nm_tape *tape, nm_node *node)
 {

@@ -2,7 +2,7 @@
  *     y  = drop(f(g) l)
  *     dg = drop(dy) l f'(g)
  *     dl = drop(dy) f(g) */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 /* The arguments without y. */
 static nm_gate_args gate_args(const nm_tape *tape, const nm_tensor *x, nm_map_op op)

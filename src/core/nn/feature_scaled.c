@@ -3,7 +3,7 @@
  *     y       = scale x
  *     dx     += scale dy
  *     dscale += sum of dy x        over the rows, or over all elements */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static nm_map_args scale_map(const nm_tensor *x, const nm_tensor *scale)
 {

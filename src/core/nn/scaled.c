@@ -1,7 +1,7 @@
 /* Multiplication by a constant:
  *     y   = factor x
  *     dx += factor dy */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void scaled_backward(nm_tape *tape, nm_node *node)
 {

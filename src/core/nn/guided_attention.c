@@ -1,6 +1,6 @@
 /* Guided alignment: the attention weights of one head learn given alignments; the formula is at
  * nm_guided_attention_args in norma/backend.h. The loss is added to the task's loss as a penalty. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct guided_saved {
     nm_guided_attention_args args;

@@ -1,7 +1,7 @@
 /* A copy of columns:
  *     y                = x[:, first .. first + cols - 1]
  *     dx[:, the same] += dy */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void column_copy_backward(nm_tape *tape, nm_node *node)
 {

@@ -1,7 +1,7 @@
 /* Max pooling over the rows of each sequence s, for each column:
  *     out_s = max over rows i of s of x_i
  *     dx_i  = dout_s if row i is the maximum, otherwise 0 */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void pool_max_backward(nm_tape *tape, nm_node *node)
 {

@@ -2,7 +2,7 @@
  * heads that read it, with j(i) = floor(i key_heads / heads):
  *     y_i   = x_j(i)
  *     dx_j += sum of dy_i over the heads i with j(i) = j, in the order of i */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 /* Columns of head i of `heads`. */
 static nm_mat head_columns(const nm_backend *b, nm_mat mat, int32_t heads, int32_t i)

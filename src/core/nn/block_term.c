@@ -1,7 +1,7 @@
 /* Block-term attention (Ma et al. 2019), without softmax: a query attends to all pairs of a key and a value,
  * weighted per feature by a core. The formula is at nm_block_term_args in norma/backend.h. The backward
  * kernel recomputes the intermediates of the forward pass; none is stored. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct term_saved {
     nm_block_term_params params;

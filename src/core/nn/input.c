@@ -1,6 +1,6 @@
 /* Numbers from the host as the input of a model. Nothing is learned below it, so that operations on it
  * compute no gradient. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 nm_tensor *nm_input(nm_tape *tape, const float *values, int32_t rows, int32_t cols)
 {

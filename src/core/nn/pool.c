@@ -3,7 +3,7 @@
  *     mean    y_s = 1/n_s sum over rows i of s x_i     dx_i += dy_s / n_s
  *     sum     y_s = sum over rows i of s w_(id_i) x_i  dx_i += w_(id_i) dy_s
  * There is no padding, so no mask is needed. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct pool_saved {
     nm_packing packing;

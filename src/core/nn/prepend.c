@@ -2,7 +2,7 @@
  *     y        = [token; x_1; token; x_2; ..]
  *     dx      += the rows of dy of x
  *     dtoken  += sum of the rows of dy of the token */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct prepended {
     int32_t n_seqs;

@@ -5,7 +5,7 @@
  * If x has no gradient yet, dx takes over the memory of dy without a copy.
  *
  * nm_residual_normalize (normalize.c) computes y and the norm that reads it in one pass over memory. */
-#include "tape/residual.h"
+#include "nn/residual.h"
 
 nm_mat nm_residual_grad_of(nm_tape *tape, nm_node *residual, nm_residual_grad *grad)
 {

@@ -2,7 +2,7 @@
  * src/core/backend/ref_crf.inc. The kernel computes all gradients in the same pass; the node only assigns
  * d_emissions to the emissions. A log-softmax of the emissions would have no effect: it shifts the scores of
  * all paths of a sequence by the same amount. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void crf_backward(nm_tape *tape, nm_node *node)
 {

@@ -1,8 +1,8 @@
-/* What instruments receive from the tape besides the calls of norms (tape/normalize.c), and the variance with
+/* What instruments receive from the tape besides the calls of norms (normalize.c), and the variance with
  * which they and the initialization admin describe it. */
 #include <stdlib.h>
 
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 void nm_tape_report_residual(nm_tape *tape, const char *site, const nm_tensor *stream,
                              const nm_tensor *branch, const nm_tensor *out, nm_tensor *omega)

@@ -4,7 +4,7 @@
  *     dx  = dz W
  *     dW += dz^T x
  *     db += column sums of dz */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct linear_saved {
     nm_act act;

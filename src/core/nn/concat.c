@@ -1,7 +1,7 @@
 /* Concatenation of up to four tensors along features:
  *     y     = [x_0 | x_1 | ...]
  *     dx_k += the columns of dy that x_k has in y */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void concat_backward(nm_tape *tape, nm_node *node)
 {

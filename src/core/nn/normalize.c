@@ -1,6 +1,6 @@
 /* A normalization layer of a model: runs the layer's type (src/core/norm) and calls the hooks of
  * instruments. */
-#include "tape/residual.h"
+#include "nn/residual.h"
 
 static void *alloc_on_tape(void *tape, size_t bytes)
 {

@@ -102,7 +102,7 @@ struct nm_tape {
     bool batch_stats; /* for instruments: norms use batch statistics although the tape is not training */
     /* Called by instruments after each forward and backward call of a norm; NULL: none. */
     void (*listen)(void *listener, const nm_norm_call *call, bool backward);
-    /* The same for residual connections and softmax attention, in forward passes (tape/listen.c). */
+    /* The same for residual connections and softmax attention, in forward passes (listen.c). */
     void (*listen_residual)(void *listener, const nm_residual_call *call);
     void (*listen_attention)(void *listener, const nm_attention_call *call);
     void *listener;

@@ -1,7 +1,7 @@
 /* Dropout; both directions use the same mask:
  *     y  = drop(x)
  *     dx = drop(dy) */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void dropout_backward(nm_tape *tape, nm_node *node)
 {

@@ -9,7 +9,7 @@
  * At inference a segment runs once, and the memory of its intermediates is freed. */
 #include <string.h>
 
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct saved_segment {
     nm_tensor *(*run)(nm_tape *tape, const void *context);

@@ -1,6 +1,6 @@
 /* Label-smoothed cross-entropy over the vocabulary. The logits h W^T + b are computed in blocks and not
  * stored. The kernel computes all gradients in the same pass; the node only assigns or adds d_hidden. */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void loss_backward(nm_tape *tape, nm_node *node)
 {

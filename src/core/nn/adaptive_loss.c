@@ -10,7 +10,7 @@
  * gradients are computed in the same pass. */
 #include <math.h>
 
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 static void adaptive_backward(nm_tape *tape, nm_node *node)
 {

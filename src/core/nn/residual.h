@@ -3,7 +3,7 @@
 #ifndef NM_RESIDUAL_H
 #define NM_RESIDUAL_H
 
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct nm_residual_saved {
     nm_dropout drop;

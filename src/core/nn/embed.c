@@ -1,7 +1,7 @@
 /* Embedding lookup with positional embeddings; gradients are added in the order of i:
  *     y_i       = drop(scale E[id_i] + P[pos_i])
  *     dE[id_i] += scale drop(dy_i) */
-#include "tape/tape.h"
+#include "nn/tape.h"
 
 typedef struct embed_saved {
     const int32_t *ids; /* device */
