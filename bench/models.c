@@ -12,7 +12,7 @@
 #include "bench.h"
 #include "backend/device_memory.h"
 #include "train/corpus.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "task/tasks.h"
 #include "train/trainer.h"
 

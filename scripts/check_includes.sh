@@ -11,7 +11,7 @@ cd "${1:-$(dirname "$0")/..}"
 mapfile -t files < <(find src include/norma -name '*.[ch]' -o -name '*.inc' | LC_ALL=C sort)
 awk '
     BEGIN {
-        n = split("core: base backend norm nn model train decode probe task: text metric data task " \
+        n = split("core: base backend norm nn model train probe task: text metric data task " \
                   "lab: convert baseline experiment report app: api cli", order, " ")
         for (i = 1; i <= n; i++)
             if (sub(/:$/, "", order[i])) house = order[i]

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 
 typedef struct sentence {
     int32_t *ids, n, limit;

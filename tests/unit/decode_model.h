@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "model/seq2seq.h"
 
 enum { BOS = 0, PAD = 1, EOS = 2, FIRST_WORD = 3, UNK = 3, WORDS = 9 };

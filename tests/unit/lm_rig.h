@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "decode/incremental.h"
+#include "model/incremental.h"
 #include "task/sampler_tokens.h"
 #include "task/lm_task.h"
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "decode/beam.h"
+#include "model/beam.h"
 
 enum { BEAM = 3, MAX_CANDIDATES = 2 * BEAM };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "decode/constraints.h"
+#include "model/constraints.h"
 
 enum { LENGTH = 40 };
 

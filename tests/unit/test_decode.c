@@ -1,6 +1,6 @@
 /* Decoding: greedy search, beam search against exhaustive search, results that do not depend on batches and
  * threads. */
-#include "decode/beam.h"
+#include "model/beam.h"
 #include "decode_search.h"
 
 /* Reference greedy search: the most probable token of each step, without a KV cache. */

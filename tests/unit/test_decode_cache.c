@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "decode/token_scorer.h"
+#include "model/token_scorer.h"
 
 enum { N = 3, STEPS = 6 };
 

@@ -1,6 +1,6 @@
 /* Several different translations: samples, whose frequencies are those of the distribution, and diverse beam
  * search. */
-#include "decode/beam.h"
+#include "model/beam.h"
 #include "decode_search.h"
 
 /* The probabilities of the first token, recomputed: temperature, then the top_k most probable, then the

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "decode/token_sampling.h"
+#include "model/token_sampling.h"
 
 enum { TOKENS = 60, DRAWS = 4000 };
 

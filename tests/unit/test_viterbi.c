@@ -1,5 +1,5 @@
 /* Viterbi decoding finds the best path, with start, transition and end scores. */
-#include "decode/viterbi.h"
+#include "model/viterbi.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #define NM_CONSTRAINT_TEXTS_H
 
 #include "base/stop.h"
-#include "decode/constraints.h"
+#include "model/constraints.h"
 #include "task/text_coder.h"
 #include "task/translation.h"
 

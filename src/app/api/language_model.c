@@ -8,7 +8,7 @@
 #include "api/sections.h"
 #include "api/stop_strings.h"
 #include "base/text_input.h"
-#include "decode/sampler.h"
+#include "model/sampler.h"
 #include "metric/bootstrap.h"
 #include "model/lm.h"
 #include "task/lm_task.h"

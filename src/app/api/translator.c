@@ -7,7 +7,7 @@
 #include "api/inference.h"
 #include "api/sections.h"
 #include "api/translations.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "model/seq2seq.h"
 #include "task/translation.h"
 #include "text/bpe.h"

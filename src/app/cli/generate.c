@@ -11,7 +11,7 @@
 #include "base/text_input.h"
 #include "base/line_list.h"
 #include "base/words.h"
-#include "decode/sampler.h"
+#include "model/sampler.h"
 #include "norma/language_model.h"
 #include "text/documents.h"
 

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/text_input.h"
 #include "cli/line_numbers.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "norma/translator.h"
 
 typedef struct translate_config { /* section [translate] */

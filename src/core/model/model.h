@@ -29,7 +29,7 @@ typedef struct nm_generator_tables {
     nm_model_output output;     /* hidden is NULL */
 } nm_generator_tables;
 
-/* What decode/ needs from a model that generates text. */
+/* What decoding needs from a model that generates text. */
 typedef struct nm_generator {
     /* The stack that runs with a KV cache; returns NULL if the configuration does not support one (block-term
      * attention). */

@@ -8,7 +8,7 @@
 #include "convert/json_file.h"
 #include "convert/lm_positions.h"
 #include "convert/norm_map.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "model/lm.h"
 #include "model/seq2seq.h"
 #include "task/lm_task.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "task/lm_task.h"
 #include "task/translation.h"
 

@@ -1,8 +1,8 @@
-/* The tokens of a language model for text generation (decode/sampler.h). */
+/* The tokens of a language model for text generation (model/sampler.h). */
 #ifndef NM_SAMPLER_TOKENS_H
 #define NM_SAMPLER_TOKENS_H
 
-#include "decode/sampler.h"
+#include "model/sampler.h"
 #include "text/sentencepiece.h"
 #include "text/vocab.h"
 

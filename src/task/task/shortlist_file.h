@@ -1,10 +1,10 @@
-/* Files of lexical shortlists (decode/shortlist.h): lines "TARGET SOURCE PROBABILITY", the format of Marian,
+/* Files of lexical shortlists (model/shortlist.h): lines "TARGET SOURCE PROBABILITY", the format of Marian,
  * which norma shortlist writes. The first line has the languages; Marian ignores it as a translation of the
  * empty word. */
 #ifndef NM_SHORTLIST_FILE_H
 #define NM_SHORTLIST_FILE_H
 
-#include "decode/shortlist.h"
+#include "model/shortlist.h"
 #include "norma/option.h"
 #include "text/vocab.h"
 

@@ -2,7 +2,7 @@
 #ifndef NM_TAG_CHAIN_H
 #define NM_TAG_CHAIN_H
 
-#include "decode/viterbi.h"
+#include "model/viterbi.h"
 #include "text/tags.h"
 
 /* Adds -10000 to every transition, start and end that the tag scheme forbids, as fastNLP does; paths with

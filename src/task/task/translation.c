@@ -7,7 +7,7 @@
 
 #include "backend/device.h"
 #include "base/file.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "data/alignments.h"
 #include "data/checksums.h"
 #include "data/prepare.h"

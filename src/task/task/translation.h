@@ -4,7 +4,7 @@
 
 #include "base/line_list.h"
 #include "data/subword_sampler.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "metric/metric_tokenizer.h"
 #include "task/model_texts.h"
 #include "task/tasks.h"

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "data/prepare.h"
-#include "decode/decode.h"
+#include "model/decode.h"
 #include "task/sampler_tokens.h"
 #include "metric/bleu.h"
 #include "train/shards.h"

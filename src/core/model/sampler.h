@@ -6,7 +6,7 @@
 #ifndef NM_SAMPLER_H
 #define NM_SAMPLER_H
 
-#include "decode/decode.h"
+#include "model/decode.h"
 
 typedef struct nm_sample_options { /* section [sample] */
     double temperature, top_p, min_p, repetition_penalty;

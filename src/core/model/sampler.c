@@ -1,12 +1,12 @@
-#include "decode/sampler.h"
+#include "model/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/device_memory.h"
-#include "decode/incremental.h"
-#include "decode/token_sampling.h"
+#include "model/incremental.h"
+#include "model/token_sampling.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_sample_options, field, initial, min, max, help)
 

@@ -1,4 +1,4 @@
-#include "decode/shortlist.h"
+#include "model/shortlist.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "decode/viterbi.h"
+#include "model/viterbi.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The decoder stack runs by nm_stack_forward_with; only attention differs from training: the queries of new
  * positions attend to the KV cache. */
-#include "decode/incremental.h"
+#include "model/incremental.h"
 
 #include <math.h>
 #include <stdlib.h>

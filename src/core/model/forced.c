@@ -1,6 +1,6 @@
 /* All target tokens are known, so one step processes many tokens of a target: they attend to earlier ones in
  * the KV cache, including those of the same step. */
-#include "decode/forced.h"
+#include "model/forced.h"
 
 #include <stdlib.h>
 #include <string.h>

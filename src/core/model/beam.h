@@ -13,16 +13,16 @@
  * of an earlier group of the sentence that was extended by the same token at this step (Hamming diversity).
  * Scores do not include that term. Sampling uses one group of one hypothesis per sample.
  *
- * With lexical constraints (decode/constraints.h), which need the fairseq rule, the tokens that continue
+ * With lexical constraints (constraints.h), which need the fairseq rule, the tokens that continue
  * constraints are additional candidates, and eos is a candidate only after all constraints are met. The
  * candidates of a step are divided into banks by the number of constraint tokens met; the rule receives the
  * best candidate of each bank, then the second best ones, and so on. */
 #ifndef NM_BEAM_H
 #define NM_BEAM_H
 
-#include "decode/constraints.h"
-#include "decode/decode.h"
-#include "decode/token_scorer.h"
+#include "model/constraints.h"
+#include "model/decode.h"
+#include "model/token_scorer.h"
 
 /* A partial or finished hypothesis: the decoder inputs of its node, and one more token. */
 typedef struct nm_beam_entry {

@@ -1,5 +1,5 @@
 /* Hidden vectors are processed in blocks of rows, which bounds the memory for logits. */
-#include "decode/token_scorer.h"
+#include "model/token_scorer.h"
 #include "backend/device_memory.h"
 
 #include <math.h>

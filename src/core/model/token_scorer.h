@@ -5,7 +5,7 @@
 #define NM_TOKEN_SCORER_H
 
 #include "base/stop.h"
-#include "decode/incremental.h"
+#include "model/incremental.h"
 
 /* The tokens that may be output for each source of a batch, in place of all tokens of the vocabulary:
  * ids[offsets[s]] .. ids[offsets[s + 1] - 1] for source s, ascending, with eos. */

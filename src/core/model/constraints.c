@@ -1,4 +1,4 @@
-#include "decode/constraints.h"
+#include "model/constraints.h"
 
 #include <string.h>
 

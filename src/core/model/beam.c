@@ -1,13 +1,13 @@
 /* Each step runs the decoder on the unfinished hypotheses of all sentences, ranks their successors, and
  * applies the rule. Node i of the tree of decoder inputs is row i of the KV cache. */
-#include "decode/beam.h"
+#include "model/beam.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-#include "decode/token_sampling.h"
+#include "model/token_sampling.h"
 
 double nm_length_penalty(const nm_decode_options *options, int32_t n)
 {

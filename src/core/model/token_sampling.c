@@ -1,4 +1,4 @@
-#include "decode/token_sampling.h"
+#include "model/token_sampling.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -7,8 +7,8 @@
 #define NM_DECODE_H
 
 #include "base/stop.h"
-#include "decode/constraints.h"
-#include "decode/shortlist.h"
+#include "model/constraints.h"
+#include "model/shortlist.h"
 #include "model/model.h"
 
 #define NM_SEARCHES(C)                                                                                       \

@@ -3,8 +3,8 @@
 #ifndef NM_FORCED_H
 #define NM_FORCED_H
 
-#include "decode/decode.h"
-#include "decode/token_scorer.h"
+#include "model/decode.h"
+#include "model/token_scorer.h"
 
 /* One batch. ids: tokens of all sources; targets: [sources], ending with eos; attention: NULL for none. Sets
  * all members of out[i] but score; the caller frees them, also after an error. Errors as nm_decode. */

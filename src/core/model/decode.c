@@ -1,14 +1,14 @@
 /* The translation decoder: options, batches of sentences of similar length, parallel batches, results in
  * input order. */
-#include "decode/decode.h"
+#include "model/decode.h"
 
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "decode/beam.h"
-#include "decode/forced.h"
+#include "model/beam.h"
+#include "model/forced.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_decode_options, field, initial, min, max, help)
 #define PICK(field, initial, LIST, help)    NM_CHOICE(nm_decode_options, field, initial, LIST, help)
