@@ -12,7 +12,7 @@ mapfile -t files < <(find src include/norma -name '*.[ch]' -o -name '*.inc' | LC
 awk '
     BEGIN {
         n = split("core: base backend norm nn model train probe task: text metric data task " \
-                  "lab: convert baseline experiment report app: api cli", order, " ")
+                  "lab: convert experiment report app: api cli", order, " ")
         for (i = 1; i <= n; i++)
             if (sub(/:$/, "", order[i])) house = order[i]
             else { rank[order[i]] = i; house_of[order[i]] = house }

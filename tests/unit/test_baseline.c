@@ -11,8 +11,8 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "baseline/kneser_ney.h"
-#include "baseline/logistic.h"
+#include "task/kneser_ney.h"
+#include "task/logistic.h"
 
 static nm_sparse sparse_of(size_t n, size_t n_columns, const float *dense)
 {

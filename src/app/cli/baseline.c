@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/record.h"
-#include "baseline/baseline.h"
+#include "task/baseline.h"
 #include "cli/cli.h"
 #include "cli/model_command.h"
 #include "data/prepare.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "baseline/baseline.h"
+#include "task/baseline.h"
 #include "task/classification.h"
 
 static nm_status majority_run(const nm_task *task, const nm_baseline_config *config,

@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "baseline/baseline.h"
+#include "task/baseline.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_baseline_config, field, initial, min, max, help)
 /* clang-format off */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "baseline/baseline.h"
-#include "baseline/logistic.h"
+#include "task/baseline.h"
+#include "task/logistic.h"
 #include "task/image.h"
 
 enum { SIDE = 8, FEATURES = SIDE * SIDE * NM_IMAGE_CHANNELS };

@@ -13,8 +13,8 @@
 #include "base/hash_map.h"
 #include "base/machine.h"
 #include "base/memory.h"
-#include "baseline/baseline.h"
-#include "baseline/logistic.h"
+#include "task/baseline.h"
+#include "task/logistic.h"
 #include "task/classification.h"
 
 enum { NO_WORD = -1, MAX_WEIGHTS = 1 << 24 };

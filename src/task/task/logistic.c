@@ -1,4 +1,4 @@
-#include "baseline/logistic.h"
+#include "task/logistic.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * comparable. */
 #include <stdlib.h>
 
-#include "baseline/baseline.h"
-#include "baseline/kneser_ney.h"
+#include "task/baseline.h"
+#include "task/kneser_ney.h"
 #include "task/lm_task.h"
 
 enum { FIRST_ORDER = 2, LAST_ORDER = 16, DEFAULT_ORDER = 5 };

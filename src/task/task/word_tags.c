@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "baseline/baseline.h"
+#include "task/baseline.h"
 #include "task/tag_chain.h"
 #include "task/tagging.h"
 #include "text/utf8.h"

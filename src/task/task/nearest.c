@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "baseline/baseline.h"
+#include "task/baseline.h"
 #include "task/translation.h"
 
 typedef struct posting {

@@ -1,4 +1,4 @@
-#include "baseline/kneser_ney.h"
+#include "task/kneser_ney.h"
 
 #include <math.h>
 #include <stdlib.h>
