@@ -11,7 +11,7 @@
 
 #include "bench.h"
 #include "backend/device_memory.h"
-#include "train/corpus.h"
+#include "base/corpus.h"
 #include "model/decode.h"
 #include "task/tasks.h"
 #include "train/trainer.h"

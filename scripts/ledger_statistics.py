@@ -1,6 +1,6 @@
 """Statistics of the ledger (scripts/ledger.py), with the standard library only.
 
-The test over seeds and test items is the one of src/task/metric/seed_test.h: both are random effects. A
+The test over seeds and test items is the one of src/core/base/seed_test.h: both are random effects. A
 model's score comes with its scores on bootstrap resamples of the test set (draws), which have the same
 segments for every model. With weights w_g on groups g of models (one group per variant and setting, sum of
 w_g = 0 for a difference):

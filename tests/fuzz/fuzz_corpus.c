@@ -4,7 +4,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
-#include "train/corpus.h"
+#include "base/corpus.h"
 #include "fuzz.h"
 
 enum { WORDS = 100, HEADER = 64, FINGERPRINT_AT = 32 };

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "metric/bleu.h"
-#include "metric/chrf.h"
-#include "metric/ter.h"
+#include "text/bleu.h"
+#include "text/chrf.h"
+#include "text/ter.h"
 
 enum { MAX_SEGMENT = 400 };
 

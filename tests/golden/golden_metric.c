@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "golden.h"
-#include "metric/bleu.h"
+#include "text/bleu.h"
 
 enum { MAX_REFERENCES = 16 };
 

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "golden.h"
-#include "metric/span_f1.h"
+#include "text/span_f1.h"
 
 static golden_result read_tags(golden_case *test, const char *key, size_t s, const char ***tags, int32_t *n)
 {

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "backend/bf16.h"
+#include "base/bf16.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "kernel_levels.h"

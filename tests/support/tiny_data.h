@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "train/corpus.h"
+#include "base/corpus.h"
 #include "support/remove_tree.h"
 
 enum { TINY_SPECIAL = 4, TINY_EOS = 2, TINY_LONGEST = 9 };

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "metric/bleu.h"
+#include "text/bleu.h"
 
 static const nm_bleu_config multi = {.variant = NM_BLEU_MULTI},
                             multi_lc = {.variant = NM_BLEU_MULTI, .lowercase = true},

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 
 /* Accuracy in percent: rows of (correct, all). */
 static double accuracy(const int64_t *counts, const void *context)

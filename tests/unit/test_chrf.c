@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "metric/chrf.h"
+#include "text/chrf.h"
 
 static double score(const nm_chrf_config *config, const char *hypothesis, int n,
                     const char *const *references)

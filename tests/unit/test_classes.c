@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "metric/classes.h"
+#include "text/classes.h"
 
 /* gold a: 3 predicted a, 1 predicted b; gold b: 2 predicted b; gold c: 1 predicted a; d is neither gold nor
  * predicted */

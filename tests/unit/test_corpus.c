@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "train/corpus.h"
+#include "base/corpus.h"
 
 enum { WORDS = 50, N = 4 };
 static const int32_t lines[N][3] = {{4, 17, 2}, {2}, {49, 5, 2}, {7, 2}};

@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "experiment/factorial.h"
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 
 static void test_cells_are_variants_and_rates_a_grid(void **state)
 {

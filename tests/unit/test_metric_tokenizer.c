@@ -1,5 +1,5 @@
 /* The tokenizers of BLEU: expected tokens are those of sacreBLEU 2.6.0. */
-#include "metric/metric_tokenizer.h"
+#include "text/metric_tokenizer.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/bf16.h"
+#include "base/bf16.h"
 #include "model/model_average.h"
 #include "task/tasks.h"
 #include "train/checkpoint.h"

@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "metric/seed_test.h"
+#include "base/seed_test.h"
 #include "report/event_code.h"
 #include "report/events.h"
 #include "report/figure.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
-#include "metric/seed_test.h"
+#include "base/seed_test.h"
 
 static void test_student_equals_tables(void **state)
 {

@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "experiment/study_procedure.h"
-#include "metric/summary.h"
+#include "base/summary.h"
 #include "support/remove_tree.h"
 
 enum { MAX_VARIANTS = 8 };

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "metric/summary.h"
+#include "base/summary.h"
 
 static bool near(double a, double b)
 {

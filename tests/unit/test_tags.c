@@ -12,7 +12,7 @@
 
 #include "base/random.h"
 #include "task/tag_chain.h"
-#include "metric/span_f1.h"
+#include "text/span_f1.h"
 
 enum { MOST = 32 };
 

@@ -1,5 +1,5 @@
 /* TER: expected scores are those of sacreBLEU 2.6.0. */
-#include "metric/ter.h"
+#include "text/ter.h"
 
 #include <stdlib.h>
 

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "metric/segment.h"
-#include "metric/tokenize_13a.h"
+#include "text/segment.h"
+#include "text/tokenize_13a.h"
 
 static const char *const tokens[][2] = {
     {"", ""},

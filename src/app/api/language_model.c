@@ -9,7 +9,7 @@
 #include "api/stop_strings.h"
 #include "base/text_input.h"
 #include "model/sampler.h"
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 #include "model/lm.h"
 #include "task/lm_task.h"
 #include "task/sampler_tokens.h"

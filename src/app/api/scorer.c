@@ -6,7 +6,7 @@
 
 #include "api/call.h"
 #include "api/inference.h"
-#include "metric/score_files.h"
+#include "text/score_files.h"
 
 typedef struct score_options { /* section [score] */
     NM_SCORE_FIELDS;

@@ -14,7 +14,7 @@
 #include "cli/cli.h"
 #include "cli/model_command.h"
 #include "data/prepare.h"
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 #include "train/train_options.h"
 
 typedef struct output_config { /* section [output] */

@@ -8,7 +8,7 @@
 
 #include "cli/model_command.h"
 #include "cli/open_backend.h"
-#include "metric/classes.h"
+#include "text/classes.h"
 #include "norma/image_classifier.h"
 #include "task/image.h"
 #include "task/model_loader.h"

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/record.h"
 #include "cli/model_command.h"
-#include "metric/score_metric.h"
+#include "text/score_metric.h"
 #include "norma/score.h"
 
 typedef struct score_options { /* section [score] */

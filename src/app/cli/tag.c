@@ -14,7 +14,7 @@
 #include "base/text_input.h"
 #include "base/utf8_cut.h"
 #include "base/line_list.h"
-#include "metric/span_f1.h"
+#include "text/span_f1.h"
 #include "norma/tagger.h"
 #include "text/columns.h"
 #include "text/tags.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/bf16.h"
+#include "base/bf16.h"
 #include "nn/sublayers.h"
 
 /* ENCODER_TOKENS: maximum number of source tokens per forward pass of the encoder, which bounds its

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/bf16.h"
+#include "base/bf16.h"
 #include "backend/device_memory.h"
 #include "backend/int8.h"
 #include "norma/norm_type.h"

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "model/batch.h"
-#include "train/corpus.h"
+#include "base/corpus.h"
 #include "norma/choice.h"
 
 /* Order in which examples are assigned to the batches of training. */

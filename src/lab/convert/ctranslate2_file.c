@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/bf16.h"
+#include "base/bf16.h"
 #include "base/file.h"
 #include "convert/ctranslate2.h"
 

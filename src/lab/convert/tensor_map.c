@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/bf16.h"
+#include "base/bf16.h"
 
 static nm_map_entry *add_entry(nm_tensor_map *map, const nm_map_entry *entry, const char *name_format,
                                va_list args)

@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/record.h"
-#include "metric/seed_test.h"
-#include "metric/summary.h"
+#include "base/seed_test.h"
+#include "base/summary.h"
 
 void nm_comparison_table_release(nm_comparison_table *table)
 {

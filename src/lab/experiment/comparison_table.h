@@ -35,7 +35,7 @@ void nm_comparison_table_summarize_logs(nm_comparison_table *table);
  * of their nll if the points differ in label smoothing. A point with an unfinished run is selected only if
  * all points have one. */
 void nm_comparison_table_select(nm_comparison_table *table);
-/* Computes means and intervals of the scores, tests against the first selected variant (metric/seed_test.h)
+/* Computes means and intervals of the scores, tests against the first selected variant (base/seed_test.h)
  * with Holm's correction over the selected variants, and tests of single runs (stored in test.json), and
  * finds runs of different variants with identical weights. */
 void nm_comparison_table_test(nm_comparison_table *table);

@@ -6,8 +6,8 @@
 
 #include "base/memory.h"
 #include "base/record.h"
-#include "metric/selection.h"
-#include "metric/summary.h"
+#include "base/selection.h"
+#include "base/summary.h"
 
 static NM_FIELDS(nm_factor_effect, NM_FACTOR_EFFECT)
 

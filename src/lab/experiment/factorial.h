@@ -4,7 +4,7 @@
  *     main effect of a level      mean of the cells with it - mean of the cells with the first level
  *     interaction of two levels   mean over the other factors of (y_ab - y_a1) - (y_1b - y_11)
  *
- * with a t test over seeds and test segments (metric/seed_test.h) and Holm's correction over all effects. */
+ * with a t test over seeds and test segments (base/seed_test.h) and Holm's correction over all effects. */
 #ifndef NM_FACTORIAL_H
 #define NM_FACTORIAL_H
 

@@ -15,7 +15,7 @@
 #include "base/utf8_cut.h"
 #include "model/model_average.h"
 #include "probe/tid.h"
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"
 #include "train/schedule.h"

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "experiment/study_procedure.h"
-#include "metric/summary.h"
+#include "base/summary.h"
 
 static NM_FIELDS(nm_study_answer, NM_STUDY_ANSWER)
 static NM_FIELDS(nm_studied_variant, NM_STUDIED_VARIANT)

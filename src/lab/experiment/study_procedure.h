@@ -4,7 +4,7 @@
  *     speed    a few updates of each variant: seconds per update, of validation and of scoring;
  *              one run more with nothing but a validation loss
  *     rates    learning rates of each variant: all at a quarter of the schedule, the better half at one half
- *     select   complete runs with common seeds; Kim-Nelson elimination (metric/selection.h); validation score
+ *     select   complete runs with common seeds; Kim-Nelson elimination (base/selection.h); validation score
  *     confirm  fresh seeds of the finalists in the last third of the budget, their number fixed before they
  *              start; test score; paired t tests over seeds and segments with Holm's correction
  *
@@ -16,7 +16,7 @@
 #define NM_STUDY_PROCEDURE_H
 
 #include "experiment/run_journal.h"
-#include "metric/selection.h"
+#include "base/selection.h"
 
 enum {
     NM_STUDY_MAX_RATES = 8,

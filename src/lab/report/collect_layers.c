@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "metric/summary.h"
+#include "base/summary.h"
 #include "norma/norm_type.h"
 #include "report/collect_grid.h"
 #include "report/norm_colors.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "metric/seed_test.h"
-#include "metric/summary.h"
+#include "base/seed_test.h"
+#include "base/summary.h"
 #include "report/norm_colors.h"
 
 const char *nm_count_show(char text[NM_NUMBER_BYTES], double value)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/sort.h"
-#include "metric/summary.h"
+#include "base/summary.h"
 #include "report/html.h"
 #include "report/norm_colors.h"
 #include "report/plot.h"

@@ -5,7 +5,7 @@
 #ifndef NM_ALIGNMENTS_H
 #define NM_ALIGNMENTS_H
 
-#include "train/corpus.h"
+#include "base/corpus.h"
 
 typedef struct nm_link { /* indexes of words or subwords in the two lines */
     uint32_t source, target;

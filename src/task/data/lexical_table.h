@@ -9,7 +9,7 @@
 #define NM_LEXICAL_TABLE_H
 
 #include "base/stop.h"
-#include "train/corpus.h"
+#include "base/corpus.h"
 
 typedef struct nm_lexical_entry {
     int32_t target;

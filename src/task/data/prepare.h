@@ -23,7 +23,7 @@
 #define NM_PREPARE_H
 
 #include "base/text_input.h"
-#include "train/corpus.h"
+#include "base/corpus.h"
 #include "data/pair_input.h"
 #include "norma/option.h"
 #include "norma/prepare.h"

@@ -4,7 +4,7 @@
 
 #include "data/alignments.h"
 #include "data/checksums.h"
-#include "train/corpus.h"
+#include "base/corpus.h"
 #include "base/line_list.h"
 #include "data/pair_input.h"
 #include "data/prepare.h"

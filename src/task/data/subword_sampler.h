@@ -11,7 +11,7 @@
 #ifndef NM_SUBWORD_SAMPLER_H
 #define NM_SUBWORD_SAMPLER_H
 
-#include "train/corpus.h"
+#include "base/corpus.h"
 #include "norma/option.h"
 #include "text/bpe.h"
 #include "text/sentencepiece.h"

@@ -3,7 +3,7 @@
 #define NM_CLASSIFICATION_H
 
 #include "data/labeled.h"
-#include "metric/classes.h"
+#include "text/classes.h"
 #include "task/tasks.h"
 #include "task/text_coder.h"
 #include "text/vocab.h"

@@ -12,7 +12,7 @@
 #include "backend/device_memory.h"
 #include "base/random.h"
 #include "data/prepare.h"
-#include "metric/classes.h"
+#include "text/classes.h"
 #include "task/held_out.h"
 #include "task/model_texts.h"
 #include "train/train_options.h"

@@ -2,7 +2,7 @@
 #ifndef NM_SPLIT_OVERLAP_H
 #define NM_SPLIT_OVERLAP_H
 
-#include "train/corpus.h"
+#include "base/corpus.h"
 
 /* A warning if more than 10 % of the sequences of the validation or the test set are also in the training
  * set, heap; NULL: none. Labels are not compared. corpora: training, validation and test set; sequences are

@@ -6,7 +6,7 @@
 #include "base/c_locale.h"
 #include "backend/device_memory.h"
 #include "task/tag_chain.h"
-#include "metric/span_f1.h"
+#include "text/span_f1.h"
 #include "task/tagging.h"
 
 enum { SAMPLES = 3, PIECES_AT_ONCE = 64, TOKENS_AT_ONCE = 2048 };

@@ -5,7 +5,7 @@
 #include "base/line_list.h"
 #include "data/subword_sampler.h"
 #include "model/decode.h"
-#include "metric/metric_tokenizer.h"
+#include "text/metric_tokenizer.h"
 #include "task/model_texts.h"
 #include "task/tasks.h"
 #include "text/tokenizer.h"

@@ -9,7 +9,7 @@
 #include "data/prepare.h"
 #include "model/decode.h"
 #include "task/sampler_tokens.h"
-#include "metric/bleu.h"
+#include "text/bleu.h"
 #include "train/shards.h"
 #include "task/translation.h"
 #include "text/bpe.h"

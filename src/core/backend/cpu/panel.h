@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #if defined(NM_BF16)
-#include "backend/bf16.h"
+#include "base/bf16.h"
 #endif
 #if defined(NM_BF16_AMX)
 #include "backend/cpu/amx.h"

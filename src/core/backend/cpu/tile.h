@@ -299,7 +299,7 @@ NM_INLINE void add_block(const int rows, const int vectors, const bool padded, v
 
 #if defined(NM_LEVEL_neon)
 
-/* The sums in the arithmetic of backend/bf16.h. */
+/* The sums in the arithmetic of base/bf16.h. */
 static __attribute__((noinline)) void sum_exactly(const gemm_tile *t, int vectors, vf sum[][NM_TILE_VECTORS])
 {
     for (int32_t at = 0; at < t->rows * vectors * NM_W; at++) {

@@ -3,7 +3,7 @@
 #ifndef NM_SCORE_FILES_H
 #define NM_SCORE_FILES_H
 
-#include "metric/score_metric.h"
+#include "text/score_metric.h"
 
 /* Counts every line of the hypothesis file ("-" is standard input). *references_hash: of the text of all
  * references, the same for files and for segments in memory. NM_MISMATCH if a reference has another number of

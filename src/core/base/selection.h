@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "metric/seed_test.h"
+#include "base/seed_test.h"
 
 typedef struct nm_selection {
     size_t k, first; /* systems at the start; first observations, at least 2 */

@@ -1,10 +1,10 @@
-#include "metric/seed_test.h"
+#include "base/seed_test.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "metric/summary.h"
+#include "base/summary.h"
 
 /* Continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), evaluated by Lentz's
  * method. */

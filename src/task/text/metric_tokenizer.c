@@ -1,10 +1,10 @@
-#include "metric/metric_tokenizer.h"
+#include "text/metric_tokenizer.h"
 
 #include <stdlib.h>
 #include <utf8proc.h>
 
 #include "base/file.h"
-#include "metric/tokenize_13a.h"
+#include "text/tokenize_13a.h"
 #include "text/sentencepiece.h"
 #include "text/utf8.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/shared_library.h"
-#include "metric/metric_tokenizer.h"
+#include "text/metric_tokenizer.h"
 
 static const char default_library[] = "libmecab.so.2";
 enum { IPA_WORDS = 392126, IPA_WORDS_DEBIAN = 392127, KOREAN_WORDS = 811795 };

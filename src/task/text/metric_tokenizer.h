@@ -1,6 +1,6 @@
 /* The tokenizers of BLEU, with sacreBLEU's names and results:
  *
- *     13a       ASCII punctuation is split off, as by mteval-v13a (metric/tokenize_13a.h)
+ *     13a       ASCII punctuation is split off, as by mteval-v13a (tokenize_13a.h)
  *     intl      Unicode punctuation and symbols are split off, as by mteval-v14 --international-tokenization
  *     zh        every Chinese character is a token; the rest is tokenized as by 13a
  *     char      every character is a token
@@ -11,7 +11,7 @@
 #ifndef NM_METRIC_TOKENIZER_H
 #define NM_METRIC_TOKENIZER_H
 
-#include "metric/segment.h"
+#include "text/segment.h"
 
 #define NM_METRIC_TOKENIZERS "13a|intl|zh|char|none|ja-mecab|ko-mecab|spm"
 

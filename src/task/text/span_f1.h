@@ -4,7 +4,7 @@
 #ifndef NM_SPAN_F1_H
 #define NM_SPAN_F1_H
 
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 #include "text/counter.h"
 #include "text/tags.h"
 

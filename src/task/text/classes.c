@@ -1,4 +1,4 @@
-#include "metric/classes.h"
+#include "text/classes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-#include "metric/selection.h"
+#include "base/selection.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "metric/summary.h"
+#include "base/summary.h"
 
 static nm_summary differences(const double *a, const double *b, size_t n)
 {

@@ -4,10 +4,10 @@
 #define NM_SCORE_METRIC_H
 
 #include "base/stop.h"
-#include "metric/bleu.h"
-#include "metric/bootstrap.h"
-#include "metric/chrf.h"
-#include "metric/ter.h"
+#include "text/bleu.h"
+#include "base/bootstrap.h"
+#include "text/chrf.h"
+#include "text/ter.h"
 #include "norma/option.h"
 
 /* How lines of tags are read: spans of marked tags, runs of equal labels, or a class of each token. */

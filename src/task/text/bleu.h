@@ -10,7 +10,7 @@
 #ifndef NM_BLEU_H
 #define NM_BLEU_H
 
-#include "metric/metric_tokenizer.h"
+#include "text/metric_tokenizer.h"
 #include "norma/choice.h"
 
 #define NM_BLEU_ORDER 4

@@ -2,16 +2,16 @@
  * the one whose shift reduces the edit distance most is moved, until no shift reduces it. The edit distance
  * is restricted to a band around the diagonal. Limits and the order among equal shifts are those of
  * sacreBLEU's reimplementation of Tercom. */
-#include "metric/ter.h"
+#include "text/ter.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "metric/ngram.h"
-#include "metric/segment.h"
-#include "metric/tokenize_13a.h"
+#include "text/ngram.h"
+#include "text/segment.h"
+#include "text/tokenize_13a.h"
 
 enum { MAX_SHIFT_LENGTH = 10, MAX_SHIFT_DISTANCE = 50, BAND = 25, MAX_CANDIDATES = 1000 };
 static const int64_t unreachable = (int64_t)1e16;

@@ -1,4 +1,4 @@
-#include "metric/ngram.h"
+#include "text/ngram.h"
 
 #include <stdlib.h>
 #include <string.h>

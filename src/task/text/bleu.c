@@ -9,7 +9,7 @@
  *     p_n  = 1 / (2^k t_n)
  *
  * Variables: matches = m_n, totals = t_n, hyp_len = c, ref_len = r, precisions = 100 p_n. */
-#include "metric/bleu.h"
+#include "text/bleu.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "metric/ngram.h"
-#include "metric/segment.h"
-#include "metric/tokenize_13a.h"
+#include "text/ngram.h"
+#include "text/segment.h"
+#include "text/tokenize_13a.h"
 
 typedef struct word_list {
     int32_t *ids;

@@ -19,7 +19,7 @@
 
 #include <stddef.h>
 
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 
 /* Scores of n models with different seeds; resample k has the same segments for every model of both groups.
  * Not owned. */

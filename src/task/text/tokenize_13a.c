@@ -1,7 +1,7 @@
 /* The rules of mteval-v13a. Each rule is one pass over the text, from left to right without overlaps, like a
  * global substitution; the order of the passes matters ("1..2"). All rules concern ASCII characters only, so
  * they work on bytes. */
-#include "metric/tokenize_13a.h"
+#include "text/tokenize_13a.h"
 
 #include <string.h>
 

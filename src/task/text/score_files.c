@@ -1,4 +1,4 @@
-#include "metric/score_files.h"
+#include "text/score_files.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

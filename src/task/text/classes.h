@@ -1,11 +1,11 @@
 /* Metrics of classification: accuracy, F1 of each class, macro F1, confusion matrix. Accuracy and macro F1
- * are functions of summed counts per example, for bootstrap and paired test (metric/bootstrap.h). */
+ * are functions of summed counts per example, for bootstrap and paired test (base/bootstrap.h). */
 #ifndef NM_CLASSES_H
 #define NM_CLASSES_H
 
 #include <jansson.h>
 #include <stdio.h>
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 
 /* Number of examples by gold and predicted class, matrix [n, n]. */
 typedef struct nm_confusion {

@@ -1,6 +1,6 @@
 /* Bootstrap: Koehn, "Statistical Significance Tests for Machine Translation Evaluation" (2004); the centered
  * test follows Riezler and Maxwell (2005). */
-#include "metric/bootstrap.h"
+#include "base/bootstrap.h"
 
 #include <math.h>
 #include <stdlib.h>

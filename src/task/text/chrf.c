@@ -1,14 +1,14 @@
 /* chrF, with precision P and recall R averaged over the orders that have n-grams on both sides:
  *
  *     F = (1 + beta^2) P R / (beta^2 P + R) */
-#include "metric/chrf.h"
+#include "text/chrf.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "metric/ngram.h"
-#include "metric/segment.h"
+#include "text/ngram.h"
+#include "text/segment.h"
 
 /* Ids of the characters of a segment, without spaces, and of its words, with outer punctuation split off. */
 typedef struct segment_tokens {

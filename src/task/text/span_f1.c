@@ -1,4 +1,4 @@
-#include "metric/span_f1.h"
+#include "text/span_f1.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef NM_TOKENIZE_13A_H
 #define NM_TOKENIZE_13A_H
 
-#include "metric/segment.h"
+#include "text/segment.h"
 
 /* Appends the tokens of text to out, separated by single spaces. scratch is overwritten. */
 void nm_tokenize_13a(const char *text, nm_buffer *scratch, nm_buffer *out);

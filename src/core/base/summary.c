@@ -1,4 +1,4 @@
-#include "metric/summary.h"
+#include "base/summary.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Properties of characters are those of utf8proc; the rule for the final sigma is Final_Sigma of the Unicode
  * Standard, section 3.13. */
-#include "metric/segment.h"
+#include "text/segment.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -1,4 +1,4 @@
-#include "train/corpus.h"
+#include "base/corpus.h"
 
 #include <stdlib.h>
 #include <string.h>

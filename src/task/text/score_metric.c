@@ -1,12 +1,12 @@
-#include "metric/score_metric.h"
+#include "text/score_metric.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "metric/classes.h"
-#include "metric/span_f1.h"
+#include "text/classes.h"
+#include "text/span_f1.h"
 #include "base/words.h"
 
 static int bleu_n_counts(const nm_score_config *config)
