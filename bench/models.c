@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "backend/device_memory.h"
 #include "base/corpus.h"
 #include "model/decode.h"
 #include "task/tasks.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/device.h"
+#include "model/device.h"
 #include "base/memory.h"
 #include "model/lm.h"
 #include "train/schedule.h"

@@ -436,7 +436,8 @@ typedef struct nm_patches_grad_args {
 /* A convolution, with the patches P of x (nm_patches_args):
  *     y = P W^T + bias
  * room: memory for the patches of one image or more, [windows of whole images, size * size * channels]; a
- * backend that does not gather them leaves it alone. */
+ * backend that does not gather them leaves it alone. nm_patchwise_images(windows, columns of the weight) images
+ * are gathered at once, by shape only, so that results do not depend on the number of threads. */
 typedef struct nm_convolve_args {
     const nm_windows *windows;
     nm_mat x, weight; /* weight: [out, size * size * channels] */
@@ -444,6 +445,7 @@ typedef struct nm_convolve_args {
     nm_mat room;
     nm_mat y; /* [windows, out] */
 } nm_convolve_args;
+NM_API int32_t nm_patchwise_images(const nm_windows *windows, int32_t cols);
 
 /* dx = the gradient of x, whose patches have the gradient dy W, or dx += if add */
 typedef struct nm_convolve_grad_input_args {
@@ -954,6 +956,10 @@ struct nm_backend {
  * NM_UNSUPPORTED: the machine or the backend lacks an option */
 NM_API nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
 NM_API void nm_backend_free(nm_backend *backend);
+/* Whether matrix multiplications in bf16 are faster than in float at the CPU level `isa`. Without AMX, the
+ * bf16 instructions of Intel's CPUs have half the rate of float multiply-adds; at the other levels bf16 is
+ * emulated. */
+NM_API bool nm_backend_bf16_is_faster(const char *isa);
 /* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same
  * type and CPU level: one worker per host thread computes in parallel, with bitwise identical results. While
  * it exists, weights must not be registered or unregistered. Free it before `of`.
@@ -970,6 +976,24 @@ NM_API nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **me
 NM_API void nm_backend_dealloc(nm_backend *backend, void *memory);
 /* Device memory readable by the host between kernels, or NULL if the host cannot read it. */
 NM_API const void *nm_backend_view(const nm_backend *backend, const void *device);
+
+/* Address space for `bytes` bytes, aligned as nm_backend_alloc. Its first bytes are memory after
+ * nm_backend_commit. Free it with nm_backend_dealloc.
+ * NM_MEMORY: no address space */
+NM_API nm_status nm_backend_reserve(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
+/* The first `bytes` bytes of reserved memory become accessible, zeroed where they are new. Does nothing if
+ * they are. false: the device has no memory. */
+NM_API bool nm_backend_commit(nm_backend *backend, void *memory, size_t bytes);
+/* Whether the host cannot access the memory of the backend, because a device has its own. */
+NM_API bool nm_backend_memory_is_separate(const nm_backend *backend);
+/* Bytes of memory that a training step may use: free memory of the device, or of the machine. */
+NM_API size_t nm_backend_memory(const nm_backend *backend);
+/* Kernels cannot return errors. Call this after reading a result and before using it.
+ * NM_DEVICE: the device or its driver reported an error; results since then are undefined
+ * NM_MEMORY: the device has no memory for what a kernel needs */
+NM_API nm_status nm_backend_check(nm_backend *backend, nm_error *err);
+/* How often the host has waited for the device, also in workers: backends emulated and cuda. */
+NM_API int64_t nm_backend_waits(const nm_backend *backend);
 
 /* The kernels for memory: host to device, device to host, device to device, zero fill. */
 NM_API void nm_backend_upload(nm_backend *backend, void *device, const void *host, size_t bytes);

@@ -19,8 +19,7 @@
 #include <unistd.h>
 
 #include "backend/backend_private.h"
-#include "backend/cpu/cpu.h"
-#include "backend/device.h"
+#include "model/device.h"
 #include "norma/backend.h"
 
 static nm_backend *create(nm_backend_options options)
@@ -326,7 +325,7 @@ static void test_precision_of_training(void **state)
     (void)state;
     assert_int_equal(chosen(NULL, "auto", false), NM_PRECISION_FLOAT);
     assert_int_equal(chosen(NULL, "auto", true),
-                     nm_cpu_bf16_is_faster("auto") ? NM_PRECISION_BF16 : NM_PRECISION_FLOAT);
+                     nm_backend_bf16_is_faster("auto") ? NM_PRECISION_BF16 : NM_PRECISION_FLOAT);
     assert_int_equal(chosen(NULL, "base", true), NM_PRECISION_FLOAT);
     assert_int_equal(chosen("int8", "auto", true), NM_PRECISION_INT8);
     assert_int_equal(chosen("float", "auto", true), NM_PRECISION_FLOAT);

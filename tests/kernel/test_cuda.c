@@ -10,7 +10,6 @@
 #include "backend/backend_private.h"
 #include "backend/device/cuda.h"
 #include "backend/device/launch.h"
-#include "backend/device_memory.h"
 #include "base/file.h"
 #include "support/cuda_stub.h"
 #include "support/remove_tree.h"

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device_memory.h"
 #include "model/classifier_model.h"
 #include "support/tiny_data.h"
 #include "task/classification.h"

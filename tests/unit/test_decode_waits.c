@@ -3,7 +3,6 @@
 #include "decode_search.h"
 
 #include "backend/device/launch.h"
-#include "backend/device_memory.h"
 
 enum { MODELS = 3 };
 

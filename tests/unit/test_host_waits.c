@@ -8,7 +8,6 @@
 
 #include <dlfcn.h>
 
-#include "backend/device_memory.h"
 #include "support/tiny_run.h"
 #include "train/trainer_private.h"
 

@@ -2,8 +2,6 @@
  * ends of texts, samples that do not depend on batches. threads = 1. */
 #include "lm_rig.h"
 
-#include "backend/device_memory.h"
-
 enum { PROMPTS = 5, DRAWN = 17 };
 
 static const int32_t prompt_words[] = {5, 9, 7, 12, 4, 4, 8, 20, 11, 6, 19};

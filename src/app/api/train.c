@@ -6,7 +6,7 @@
 
 #include "api/option_values.h"
 #include "api/recipe.h"
-#include "backend/device.h"
+#include "model/device.h"
 #include "base/file.h"
 #include "convert/convert.h"
 #include "experiment/variants.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
+#include "model/device.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
+#include "model/device.h"
 #include "base/json.h"
 #include "base/file.h"
 #include "cli/inspect_file.h"

@@ -4,7 +4,7 @@
 #ifndef NM_CLI_MODEL_COMMAND_H
 #define NM_CLI_MODEL_COMMAND_H
 
-#include "backend/device.h"
+#include "model/device.h"
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/open_comm.h"

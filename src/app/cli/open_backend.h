@@ -4,7 +4,7 @@
 #define NM_CLI_OPEN_BACKEND_H
 
 #include "cli/cli.h"
-#include "backend/device.h"
+#include "model/device.h"
 
 /* Opens the backend, freed with nm_backend_free. Prints a warning if the system could not start the requested
  * number of threads. model: options of the model, which decide device.precision = trained; NULL: that is

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
+#include "model/device.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"

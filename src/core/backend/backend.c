@@ -7,8 +7,6 @@
 #include <sys/mman.h>
 
 #include "backend/backend_private.h"
-#include "backend/cpu/cpu.h"
-#include "backend/device/launch.h"
 #include "backend/device/target.h"
 #include "backend/ref.h"
 #include "base/machine.h"

@@ -4,7 +4,6 @@
 
 #include "backend/backend_private.h"
 #include "backend/device/target.h"
-#include "backend/device_memory.h"
 #include "backend/fence.h"
 #include "base/machine.h"
 #include "base/memory.h"

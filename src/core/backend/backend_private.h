@@ -97,6 +97,20 @@ static inline void nm_backend_count_wait(const nm_backend *backend)
 /* NM_UNSUPPORTED  a kernel of the table is NULL; the message names the first one */
 nm_status nm_backend_require_kernels(const nm_kernels *kernels, const char *name, nm_error *err);
 
+/* The backend `cpu`: replaces the reference kernels in backend->k with those of the selected CPU level and sets
+ * backend->isa. NM_USAGE: unknown level; NM_UNSUPPORTED: the CPU does not support it, or not float32. */
+nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+/* The backend `emulated`: every row of NM_KERNELS.
+ * NM_UNSUPPORTED: double, bf16, a processor for which the emulator has no fibers. */
+nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+/* The backend `cuda`: the same rows on a GPU (docs/gpu.md).
+ * NM_UNSUPPORTED  a library is missing (the message names the command that installs it), there is no GPU, its
+ *     compute capability is below 8.0, or double
+ * NM_USAGE  no GPU of this number
+ * NM_DEVICE  the driver reported an error
+ * NM_MEMORY */
+nm_status nm_cuda_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+
 /* Replaces the kernels of the backend with ones that make device memory accessible only while they run. */
 void nm_fence_install(nm_backend *backend);
 

@@ -11,10 +11,6 @@
 
 #include "norma/backend.h"
 
-/* Number of images whose patches of this many columns are gathered at once, by shape only, so that results do
- * not depend on the number of threads. */
-int32_t nm_patchwise_images(const nm_windows *windows, int32_t cols);
-
 void nm_patchwise_convolve(nm_backend *b, const nm_convolve_args *args);
 void nm_patchwise_grad_input(nm_backend *b, const nm_convolve_grad_input_args *args);
 void nm_patchwise_grad_weight(nm_backend *b, const nm_convolve_grad_weight_args *args);

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/bf16.h"
-#include "backend/device_memory.h"
-#include "backend/int8.h"
+#include "base/int8.h"
 #include "norma/norm_type.h"
 
 static void *alloc_block(nm_host_copies *copies, size_t bytes)

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device_memory.h"
 #include "model/incremental.h"
 #include "model/token_sampling.h"
 

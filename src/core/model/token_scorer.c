@@ -1,6 +1,5 @@
 /* Hidden vectors are processed in blocks of rows, which bounds the memory for logits. */
 #include "model/token_scorer.h"
-#include "backend/device_memory.h"
 
 #include <math.h>
 #include <stdlib.h>

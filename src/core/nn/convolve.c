@@ -1,5 +1,4 @@
 /* Operations on images, matrices [image, row, column] x channels (nm_windows). */
-#include "backend/patchwise.h"
 #include "nn/tape.h"
 
 /* Memory for the patches of a convolution: nm_convolve_args.room. */

@@ -3,7 +3,7 @@
 #ifndef NM_PARAMS_H
 #define NM_PARAMS_H
 
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 #include "nn/tape.h"
 
 /* Blocks of rows of a fused weight: those of q, k and v. */

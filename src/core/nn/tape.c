@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "backend/device_memory.h"
-
 enum { HOST_LIMIT = 1 << 30 };
 
 nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, nm_error *err)

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device_memory.h"
 #include "base/memory.h"
 #include "base/safetensors.h"
 #include "norm/common.h"

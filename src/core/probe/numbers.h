@@ -3,7 +3,7 @@
 #ifndef NM_NUMBERS_H
 #define NM_NUMBERS_H
 
-#include "model/model.h"
+#include "train/hooks.h"
 
 /* Host copy of n values of the backend's type, in double; heap, freed by the caller. */
 double *nm_download_doubles(nm_backend *backend, const void *device, size_t n);

@@ -2,7 +2,6 @@
 #ifndef NM_PROBE_H
 #define NM_PROBE_H
 
-#include "norma/option.h"
 #include "train/hooks.h"
 
 typedef struct nm_probe_config { /* section [probe] */

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "backend/device_memory.h"
 #include "base/memory.h"
 
 /* Memory for one more pass, which ends at `end` */

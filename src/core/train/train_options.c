@@ -1,6 +1,6 @@
 #include "train/train_options.h"
 
-#include "backend/device.h"
+#include "model/device.h"
 #include "train/optimizer_type.h"
 #include "train/schedule.h"
 

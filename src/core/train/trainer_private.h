@@ -4,7 +4,7 @@
 #ifndef NM_TRAINER_PRIVATE_H
 #define NM_TRAINER_PRIVATE_H
 
-#include "backend/device.h"
+#include "model/device.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "train/checkpoint.h"

@@ -6,7 +6,6 @@
 #include <xxhash.h>
 
 #include "train/trainer_private.h"
-#include "backend/device_memory.h"
 
 /* train.balance_shards: balances the batches of each update, from state.batch, which is shard `shard` of its
  * update, to the end of the epoch. If an update contains shards of two epochs they are balanced within each

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "train/option_check.h"
-#include "backend/device_memory.h"
 #include "train/trainer_private.h"
 
 typedef struct validation_loss {

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "backend/device.h"
+#include "model/device.h"
 #include "base/memory.h"
 #include "experiment/run_match.h"
 #include "experiment/slurm_array.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "task/classification.h"
-#include "backend/device_memory.h"
 #include "nn/tape.h"
 
 enum { BATCH_TOKENS = 4096 }; /* maximum number of tokens per batch of several texts */

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "backend/device_memory.h"
 #include "base/random.h"
 #include "data/prepare.h"
 #include "text/classes.h"

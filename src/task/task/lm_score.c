@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "task/lm_task.h"
-#include "backend/device_memory.h"
 
 typedef struct window {
     int64_t begin;          /* index of the first predicted token */

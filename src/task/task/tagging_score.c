@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/c_locale.h"
-#include "backend/device_memory.h"
 #include "task/tag_chain.h"
 #include "text/span_f1.h"
 #include "task/tagging.h"

@@ -126,7 +126,7 @@ static const cpu_level *find_level(const char *name)
     return NULL;
 }
 
-bool nm_cpu_bf16_is_faster(const char *isa)
+bool nm_backend_bf16_is_faster(const char *isa)
 {
     const cpu_level *level = find_level(isa);
     bool faster = false;

@@ -2,15 +2,7 @@
 #ifndef NM_CPU_H
 #define NM_CPU_H
 
-#include "norma/backend.h"
-
-/* Replaces the reference kernels in backend->k with those of the selected CPU level and sets backend->isa.
- * NM_USAGE: unknown level; NM_UNSUPPORTED: the CPU does not support it, or the backend is not float32. */
-nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
-/* Whether matrix multiplications in bf16 are faster than in float at the level `isa`. Without AMX, the bf16
- * instructions of Intel's CPUs have half the rate of float multiply-adds; at the other levels bf16 is
- * emulated. */
-bool nm_cpu_bf16_is_faster(const char *isa);
+#include "backend/backend_private.h"
 
 /* Scratch slots of the backend; a kernel may use all of them at once. */
 enum {

@@ -1,5 +1,5 @@
 /* Exact int8 dot products on every CPU level: four columns of an input row times the same four of the
- * NM_INT8_PANEL rows of a panel (backend/int8.h).
+ * NM_INT8_PANEL rows of a panel (base/int8.h).
  *
  * VNNI multiplies unsigned by signed bytes, so inputs are stored with an offset of 128, and 128 times the sum
  * of the row of the weight is subtracted at the end. The non-saturating instruction is used. Without VNNI,
@@ -13,7 +13,7 @@
 #define NM_DOT_INT8_H
 
 #include "backend/cpu/simd.h"
-#include "backend/int8.h"
+#include "base/int8.h"
 
 #if defined(NM_LEVEL_amx)
 

@@ -10,18 +10,6 @@
 NM_DEVICE_KERNELS(K)
 #undef K
 
-/* The backend `emulated`: every row of NM_KERNELS.
- * NM_UNSUPPORTED: double, bf16, a processor for which the emulator has no fibers. */
-nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
-
-/* The backend `cuda`: the same rows on a GPU (docs/gpu.md).
- * NM_UNSUPPORTED  a library is missing (the message names the command that installs it), there is no GPU, its
- *     compute capability is below 8.0, or double
- * NM_USAGE  no GPU of this number
- * NM_DEVICE  the driver reported an error
- * NM_MEMORY */
-nm_status nm_cuda_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
-
 /* The rows of NM_KERNELS that compute: launch_*.c */
 #define K(name) void nm_launch_##name(nm_backend *b, const nm_##name##_args *args);
 NM_COMPUTATIONS(K)

@@ -2,7 +2,7 @@
 #include "backend/device/launch.h"
 #include "backend/patchwise.h"
 
-#include "backend/int8.h"
+#include "base/int8.h"
 
 static nm_mat scratch_mat(dptr *at, int32_t rows, int32_t cols)
 {

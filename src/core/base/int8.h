@@ -3,9 +3,9 @@
 #define NM_INT8_H
 
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
-
-#include "norma/backend.h"
 
 /* Packed layout: the scales of all rows of the weight (float), 128 times the sum of the integers of each row
  * (int32), then panels of NM_INT8_PANEL rows. A panel is [columns / 4, NM_INT8_PANEL, 4] integers: four

@@ -1,9 +1,7 @@
-#include "backend/device.h"
+#include "model/device.h"
 
 #include <string.h>
 
-#include "backend/cpu/cpu.h"
-#include "backend/device_memory.h"
 #include "base/cache_folder.h"
 
 #define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
@@ -88,7 +86,7 @@ static bool is_bf16(const nm_device_config *device)
 {
     if (device->precision != NM_PRECISION_AUTO)
         return device->precision == NM_PRECISION_BF16;
-    return is_cuda(device) || (!strcmp(device->backend, "cpu") && nm_cpu_bf16_is_faster(device->isa));
+    return is_cuda(device) || (!strcmp(device->backend, "cpu") && nm_backend_bf16_is_faster(device->isa));
 }
 
 nm_status nm_device_choose_precision(nm_options *options, nm_error *err)

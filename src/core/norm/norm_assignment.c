@@ -1,4 +1,4 @@
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 
 #include <stdlib.h>
 #include <string.h>

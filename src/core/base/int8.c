@@ -1,4 +1,4 @@
-#include "backend/int8.h"
+#include "base/int8.h"
 
 float nm_int8_quantize_row(const float *row, int32_t n, int8_t *to)
 {
