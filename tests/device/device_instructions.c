@@ -15,13 +15,12 @@
 
 #include "backend/backend_private.h"
 #include "backend/device/cuda.h"
-#include "backend/device_memory.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "instructions.h"
 
-#include "backend/device/kernels/functions.inc"
+#include "backend/device/functions.inc"
 
 enum { RUNS = 30, BLOCKS = 24, INEXACT = BLOCKS - 4, MOST = ARITHMETIC_THREADS * ARITHMETIC };
 
@@ -264,7 +263,7 @@ static void compile(void)
         nm_file_read(INSTRUCTIONS ".inc", &kernels, &bytes, &err) != NM_OK ||
         nm_cuda_open_nvrtc(&nvrtc, &err) != NM_OK)
         fail_msg("%s", err.text);
-    char *source = nm_format("%s#include \"backend/device/kernels/functions.inc\"\n%s", header, kernels);
+    char *source = nm_format("%s#include \"backend/device/functions.inc\"\n%s", header, kernels);
     if (nm_cuda_compile(&nvrtc, source, atoi(backend->isa + strlen("sm_")), NULL, &code, &err) != NM_OK)
         fail_msg("%s", err.text);
     CUDA(s, cuModuleLoadData, &module, code);

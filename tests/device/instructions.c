@@ -1,6 +1,6 @@
 /* instructions.inc for the emulator */
 #include "instructions.h"
 
-#include "backend/device/kernels/functions.inc"
+#include "backend/device/functions.inc"
 
 #include "instructions.inc"

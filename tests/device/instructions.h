@@ -3,7 +3,7 @@
 #ifndef INSTRUCTIONS_H
 #define INSTRUCTIONS_H
 
-#include "backend/device/kernels/args.h"
+#include "backend/device/args.h"
 
 #define INSTRUCTION_KERNELS(K) K(try_mma) K(try_shuffles) K(try_barriers) K(try_arithmetic)
 

@@ -50,8 +50,7 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const 
     bool has_kernels = false;
     for (int i = 0; i < n_headers; i++)
 <<<<<<< HEAD
-        has_kernels |=
-            !strcmp(include_names[i], "backend/device/kernels/all.inc") && strstr(headers[i], "#include");
+        has_kernels |= !strcmp(include_names[i], "backend/device/all.inc") && strstr(headers[i], "#include");
     if (!has_kernels ||
         !(strstr(source, "static_assert(sizeof(struct adam_args) ==") || strstr(source, "try_mma")) || !name)
 =======

@@ -1,7 +1,6 @@
 /* Calls of a model that may be interrupted: by a request for all calls in progress, or by a function that the
  * thread of the call has set. */
-#ifndef NM_API_CALL_H
-#define NM_API_CALL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -39,5 +38,3 @@ typedef struct nm_call {
 } nm_call;
 
 void nm_call_begin(nm_call *call, nm_call_requests *requests);
-
-#endif

@@ -1,6 +1,5 @@
 /* Results of classifiers of texts and of images. */
-#ifndef NM_CLASSIFICATIONS_H
-#define NM_CLASSIFICATIONS_H
+#pragma once
 
 #include "norma/classifier.h"
 
@@ -13,5 +12,3 @@ struct nm_classifications {
 
 /* Results of n examples without values. names: [n_classes], copied. */
 nm_classifications *nm_classifications_create(size_t n, size_t n_classes, const char *const *names);
-
-#endif

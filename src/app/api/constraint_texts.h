@@ -1,6 +1,5 @@
 /* The constraints of translations: their texts as phrases of token ids. */
-#ifndef NM_CONSTRAINT_TEXTS_H
-#define NM_CONSTRAINT_TEXTS_H
+#pragma once
 
 #include "base/stop.h"
 #include "model/constraints.h"
@@ -32,5 +31,3 @@ typedef struct nm_constraint_texts {
 nm_status nm_constraint_texts_encode(nm_constraint_texts *self, const char *const *texts, size_t n,
                                      nm_error *err);
 void nm_constraint_texts_release(nm_constraint_texts *self);
-
-#endif

@@ -1,7 +1,6 @@
 /* Common part of translator, tagger, classifier and language model of the C interface: options by name, the
  * backend, the loaded models, and workspaces for concurrent calls. */
-#ifndef NM_INFERENCE_H
-#define NM_INFERENCE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -81,5 +80,3 @@ void *nm_workspaces_acquire(nm_workspaces *pool);
 void nm_workspaces_return(nm_workspaces *pool, void *workspace);
 /* Calls free_one for every workspace in the pool and releases the pool. */
 void nm_workspaces_release(nm_workspaces *pool, void (*free_one)(void *workspace));
-
-#endif

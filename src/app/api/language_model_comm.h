@@ -1,6 +1,5 @@
 /* Functions of language models for the program; not part of the public interface. */
-#ifndef NM_LANGUAGE_MODEL_COMM_H
-#define NM_LANGUAGE_MODEL_COMM_H
+#pragma once
 
 #include "train/comm.h"
 #include "norma/language_model.h"
@@ -14,5 +13,3 @@ nm_document_rule nm_language_model_document_rule(const nm_language_model *model)
 /* The error of nm_language_model_generate for a prompt with unknown tokens. where: begins the message. */
 nm_status nm_language_model_check_prompt(nm_language_model *model, const char *prompt, const char *where,
                                          nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* A constant copy of the values of all options as text, which concurrent calls can read. */
-#ifndef NM_OPTION_VALUES_H
-#define NM_OPTION_VALUES_H
+#pragma once
 
 #include "norma/option.h"
 
@@ -14,5 +13,3 @@ void nm_option_values_list(nm_option_values *values, const nm_options *options);
 /* The value of an option, valid as long as the table; NULL if there is no such option or name is NULL. */
 const char *nm_option_values_find(const nm_option_values *values, const char *name);
 void nm_option_values_release(nm_option_values *values);
-
-#endif

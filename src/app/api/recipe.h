@@ -1,6 +1,5 @@
 /* Recipes of training runs and comparisons, before their options are read. */
-#ifndef NM_RECIPE_H
-#define NM_RECIPE_H
+#pragma once
 
 #include "task/tasks.h"
 
@@ -14,5 +13,3 @@ bool nm_recipe_is_text(const char *recipe);
  * read. */
 nm_status nm_recipe_find_task(const char *recipe, const char *const *settings, const nm_task_type **task,
                               nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Sections of options that an object of the library and a command of the program share: the fields of a
  * configuration, and the rows of type T. A command adds its own rows. */
-#ifndef NM_SECTIONS_H
-#define NM_SECTIONS_H
+#pragma once
 
 #include "base/text_input.h"
 #include "model/lm.h"
@@ -131,5 +130,3 @@ NM_CHOICES(text_side, SIDES);
         "Number of threads; 0: one per core, at most the CPU limit of the container.")
 
 /* clang-format on */
-
-#endif

@@ -1,6 +1,5 @@
 /* The stop strings of generated texts, before which a text ends. */
-#ifndef NM_STOP_STRINGS_H
-#define NM_STOP_STRINGS_H
+#pragma once
 
 #include "norma/option.h"
 
@@ -18,5 +17,3 @@ nm_status nm_stop_strings_read(nm_stop_strings *strings, const nm_options *optio
 /* The first occurrence of any of the strings, or NULL. */
 char *nm_stop_strings_find(const nm_stop_strings *strings, char *text);
 void nm_stop_strings_release(nm_stop_strings *strings);
-
-#endif

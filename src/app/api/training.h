@@ -1,7 +1,6 @@
 /* Training by several processes, for norma train, in addition to norma/train.h. Only the program is linked
  * with MPI, so the public interface has no communicator. */
-#ifndef NM_TRAINING_H
-#define NM_TRAINING_H
+#pragma once
 
 #include "train/comm.h"
 #include "train/comm_options.h"
@@ -22,5 +21,3 @@ nm_status nm_training_open_ranks(nm_training **training, const char *recipe, con
                                  const char *const *options, nm_training_resume resume,
                                  const nm_training_events *events, const nm_training_ranks *ranks,
                                  nm_error *err);
-
-#endif

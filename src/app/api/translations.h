@@ -1,6 +1,5 @@
 /* The result of a call of the translator; all arrays are owned. */
-#ifndef NM_API_TRANSLATIONS_H
-#define NM_API_TRANSLATIONS_H
+#pragma once
 
 #include "norma/translator.h"
 
@@ -20,5 +19,3 @@ struct nm_translations {
         nm_translated *list;
     } * texts;
 };
-
-#endif

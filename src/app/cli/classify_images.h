@@ -1,6 +1,5 @@
 /* norma classify with a model of images. */
-#ifndef NM_CLASSIFY_IMAGES_H
-#define NM_CLASSIFY_IMAGES_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -14,5 +13,3 @@ typedef struct nm_classify_images_config {
 nm_status nm_find_image_model(const char *path, bool *found, nm_error *err);
 /* Returns the exit code. */
 int nm_classify_images(const nm_cli *cli, const nm_classify_images_config *config, int argc, char **argv);
-
-#endif

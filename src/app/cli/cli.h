@@ -3,8 +3,7 @@
  * A command is one file with its descriptor at the end and one line in the table of main.c. Its options are
  * those of the sections that it registers. Help, manual page and shell completion are generated from the
  * descriptor and the option tables. */
-#ifndef NM_CLI_H
-#define NM_CLI_H
+#pragma once
 
 #include <limits.h>
 
@@ -102,5 +101,3 @@ char *nm_cli_beside_program(const char *name);
 nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err);
 /* The same, but *path is NULL if there is none. */
 nm_status nm_cli_look_up_recipe(const char *name, char **path, nm_error *err);
-
-#endif

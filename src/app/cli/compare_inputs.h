@@ -1,6 +1,5 @@
 /* Agreement of processes that divide the work on the same files. */
-#ifndef NM_CLI_COMPARE_INPUTS_H
-#define NM_CLI_COMPARE_INPUTS_H
+#pragma once
 
 #include "cli/open_comm.h"
 
@@ -9,5 +8,3 @@
  * comma-separated; files [n]: NULL and paths of other things than files are ignored. */
 nm_status nm_cli_compare_inputs(nm_comm *comm, const char *models, const char *const *files, size_t n,
                                 nm_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Progress of norma compare during training: on a terminal, a table that is redrawn in place; otherwise a
  * line for each running run every 20 seconds, and a line for each run that has finished or has been
  * scored. */
-#ifndef NM_COMPARE_PROGRESS_H
-#define NM_COMPARE_PROGRESS_H
+#pragma once
 
 #include "norma/compare.h"
 
@@ -20,5 +19,3 @@ void compare_progress_tick(void *user, nm_comparison *comparison);
 void compare_progress_finished(void *user, const nm_compared_run *run);
 void compare_progress_scored(void *user, const nm_compared_run *run);
 void compare_progress_message(void *user, const char *text);
-
-#endif

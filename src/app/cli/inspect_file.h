@@ -1,7 +1,6 @@
 /* RUN/inspection.json, the measurements saved by norma inspect --save: a JSON array in the format of --json,
  * with one object per update in increasing order. norma report reads it. */
-#ifndef NM_INSPECT_FILE_H
-#define NM_INSPECT_FILE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -12,5 +11,3 @@ nm_status inspect_file_check(const char *run, nm_error *err);
 /* Adds a result ("update" and measurements). Other measurements of the same update are kept. NM_FORMAT if the
  * file exists and is not such an array, NM_IO; the file is unchanged then. */
 nm_status inspect_file_add(const char *run, json_t *result, nm_error *err);
-
-#endif

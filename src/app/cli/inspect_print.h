@@ -1,6 +1,5 @@
 /* Output of norma inspect as text tables or JSON. The caller releases JSON values; advice: [n]. */
-#ifndef NM_INSPECT_PRINT_H
-#define NM_INSPECT_PRINT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -11,5 +10,3 @@ void inspect_print(const nm_inspection *inspection, FILE *out);
 void inspect_print_advice(const nm_advice *advice, int n, FILE *out);
 json_t *inspect_json(const nm_inspection *inspection);
 json_t *inspect_json_advice(const nm_advice *advice, int n);
-
-#endif

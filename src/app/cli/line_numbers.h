@@ -1,6 +1,5 @@
 /* Numbers of the lines that a message is about: all are counted, and the first ones are named. */
-#ifndef NM_CLI_LINE_NUMBERS_H
-#define NM_CLI_LINE_NUMBERS_H
+#pragma once
 
 #include "cli/open_comm.h"
 
@@ -18,5 +17,3 @@ void nm_cli_line_numbers_add(nm_cli_line_numbers *lines, int64_t number);
 nm_status nm_cli_line_numbers_gather(nm_cli_line_numbers *lines, nm_comm *comm, nm_error *err);
 /* "line 7", "lines 2, 3, 7, 9 and 5 more"; heap. */
 char *nm_cli_line_numbers_text(const nm_cli_line_numbers *lines);
-
-#endif

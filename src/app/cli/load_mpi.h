@@ -1,6 +1,5 @@
 /* The module norma-mpi.so (src/core/train/comm_mpi.c). */
-#ifndef NM_LOAD_MPI_H
-#define NM_LOAD_MPI_H
+#pragma once
 
 #include "train/comm_mpi.h"
 
@@ -8,5 +7,3 @@
  * the process ignores remain ignored. NM_UNSUPPORTED if there is no module, and if the libraries of MPI are
  * missing; NM_MISMATCH if it belongs to another version of Norma. */
 nm_status nm_cli_open_mpi(nm_comm **comm, const nm_comm_mpi_setup *setup, nm_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* The common part of commands that open a model and convert input to output: arguments MODEL [FILE ...],
  * device, model, output file. Such a command is an nm_model_command with functions that open the model and
  * process the input. */
-#ifndef NM_CLI_MODEL_COMMAND_H
-#define NM_CLI_MODEL_COMMAND_H
+#pragma once
 
 #include "model/device.h"
 #include "base/file.h"
@@ -66,5 +65,3 @@ void nm_cli_warn(const char *warning);
 
 /* Fails with NM_USAGE: several processes cannot divide standard input. */
 nm_status nm_cli_fail_standard_input(nm_error *err);
-
-#endif

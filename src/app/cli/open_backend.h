@@ -1,7 +1,6 @@
 /* The backend of section [device], for commands that open a model without the public interface
  * (docs/library.md). */
-#ifndef NM_CLI_OPEN_BACKEND_H
-#define NM_CLI_OPEN_BACKEND_H
+#pragma once
 
 #include "cli/cli.h"
 #include "model/device.h"
@@ -11,5 +10,3 @@
  * float. Errors as nm_device_open. */
 nm_status nm_cli_open_backend(const nm_cli *cli, const nm_options *model, nm_backend **backend,
                               nm_error *err);
-
-#endif

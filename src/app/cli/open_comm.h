@@ -1,6 +1,5 @@
 /* Communication between the processes that an MPI launcher has started. */
-#ifndef NM_OPEN_COMM_H
-#define NM_OPEN_COMM_H
+#pragma once
 
 #include "cli/cli.h"
 #include "train/comm.h"
@@ -22,5 +21,3 @@ int nm_cli_fail_to_join(nm_error *err);
 /* Reports an error in the command line before nm_cli_open_comm, which all processes have: only one of them
  * prints it. Returns the exit code. */
 int nm_cli_fail_once(nm_error *err);
-
-#endif

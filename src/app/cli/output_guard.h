@@ -1,6 +1,5 @@
 /* Outputs that would destroy files of a run, a model or data. */
-#ifndef NM_OUTPUT_GUARD_H
-#define NM_OUTPUT_GUARD_H
+#pragma once
 
 #include "cli/cli.h"
 
@@ -11,5 +10,3 @@
  * NM_USAGE  the output is a folder, and that of a run or of data
  * NM_IO  the folder cannot be read */
 nm_status nm_guard_outputs(const nm_cli *cli, int argc, char **argv, nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of --device.profile: training time by kernel. */
-#ifndef NM_PROFILE_PRINT_H
-#define NM_PROFILE_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -8,5 +7,3 @@
 
 /* Prints the table; nothing for a profile without updates. */
 void nm_profile_print(const nm_training_profile *profile, FILE *out);
-
-#endif

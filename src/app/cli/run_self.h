@@ -1,11 +1,8 @@
 /* Processes of this program. */
-#ifndef NM_RUN_SELF_H
-#define NM_RUN_SELF_H
+#pragma once
 
 #include "norma/status.h"
 
 /* Runs this program with the arguments (NULL-terminated), waits for it and forwards signals to it. Returns
  * its exit code; NM_INTERRUPTED if a forwarded signal terminated it, NM_IO if it could not be started. */
 int run_self(const char *const *arguments);
-
-#endif

@@ -1,7 +1,6 @@
 /* The data of norma study: recognizes the task, divides texts without held-out data, and prepares a data
  * folder. */
-#ifndef NM_CLI_STUDY_DATA_H
-#define NM_CLI_STUDY_DATA_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -23,5 +22,3 @@ typedef struct study_data {
 nm_status study_data_open(study_data *data, char *const *inputs, int n, const char *folder, int *code,
                           nm_error *err);
 void study_data_release(study_data *data);
-
-#endif

@@ -1,6 +1,5 @@
 /* The split of a text into training, validation and test data. */
-#ifndef NM_STUDY_SPLIT_H
-#define NM_STUDY_SPLIT_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -14,5 +13,3 @@ typedef enum study_unit { STUDY_LINES, STUDY_PARAGRAPHS } study_unit;
  * NM_FORMAT  another number of units, fewer than 100, or text that is not UTF-8 */
 nm_status study_split(const char *path, study_unit unit, const char *folder, const char *suffix,
                       int64_t *units, nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Input lines, alignments and JSON objects of translate and rescore. */
-#ifndef NM_CLI_TRANSLATION_LINES_H
-#define NM_CLI_TRANSLATION_LINES_H
+#pragma once
 
 #include <jansson.h>
 
@@ -26,5 +25,3 @@ void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank
 /* A new object with text, score, tokens and token scores of a translation, and its words if `alignment`;
  * numbers that are not finite are null. */
 json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t rank, bool alignment);
-
-#endif

@@ -1,6 +1,5 @@
 /* The runs that norma watch and norma report show: found in the given folders, read while their logs grow. */
-#ifndef NM_WATCH_RUNS_H
-#define NM_WATCH_RUNS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -44,5 +43,3 @@ bool nm_watch_runs_write_answer(void *user, FILE *out);
 /* Writes the queues of the given folders as sections of the page; user: nm_watch_runs. */
 void nm_watch_runs_write_queue(void *user, FILE *out);
 void nm_watch_runs_release(nm_watch_runs *runs);
-
-#endif

@@ -11,7 +11,6 @@
 #include "backend/ref.h"
 #include "base/machine.h"
 #include "base/memory.h"
-#include "base/random.h"
 #include "base/threads.h"
 
 typedef struct backend_row {

@@ -1,7 +1,6 @@
 /* Private data of a backend: allocated memory regions, scratch memory of kernels, registered packed weights,
  * and the kernel tables of the dry run, the fenced mode and profiling. */
-#ifndef NM_BACKEND_PRIVATE_H
-#define NM_BACKEND_PRIVATE_H
+#pragma once
 
 #include <math.h>
 
@@ -113,5 +112,3 @@ nm_status nm_cuda_backend_init(nm_backend *backend, const nm_backend_options *op
 
 /* Replaces the kernels of the backend with ones that make device memory accessible only while they run. */
 void nm_fence_install(nm_backend *backend);
-
-#endif

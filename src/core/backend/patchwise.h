@@ -6,13 +6,10 @@
  *     dW += dy^T P
  *     db += column sums of dy
  *     dx  = patches_grad(dy W) */
-#ifndef NM_PATCHWISE_H
-#define NM_PATCHWISE_H
+#pragma once
 
 #include "norma/backend.h"
 
 void nm_patchwise_convolve(nm_backend *b, const nm_convolve_args *args);
 void nm_patchwise_grad_input(nm_backend *b, const nm_convolve_grad_input_args *args);
 void nm_patchwise_grad_weight(nm_backend *b, const nm_convolve_grad_weight_args *args);
-
-#endif

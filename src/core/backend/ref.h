@@ -1,6 +1,5 @@
 /* The reference kernels: in float, in double, and in float with bf16 matrix multiplications. */
-#ifndef NM_REF_H
-#define NM_REF_H
+#pragma once
 
 #include "norma/backend.h"
 
@@ -14,5 +13,3 @@ static inline const nm_kernels *nm_ref_kernels(nm_dtype dtype, bool bf16)
 }
 
 nm_status nm_ref_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Files inside archives (zip, and tar with gzip, bzip2, xz or zstd), read by libarchive, which is loaded on
  * first use. */
-#ifndef NM_ARCHIVE_H
-#define NM_ARCHIVE_H
+#pragma once
 
 #include "base/file.h"
 
@@ -31,5 +30,3 @@ nm_status nm_archive_next(nm_archive *archive, const char **name, nm_error *err)
  * damaged data. */
 ssize_t nm_archive_read(nm_archive *archive, char *out, size_t n);
 void nm_archive_close(nm_archive *archive);
-
-#endif

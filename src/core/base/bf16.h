@@ -1,6 +1,5 @@
 /* Arithmetic of bf16 matrix multiplication (norma/backend.h) for single numbers. */
-#ifndef NM_BF16_H
-#define NM_BF16_H
+#pragma once
 
 #include <float.h>
 #include <math.h>
@@ -63,5 +62,3 @@ static inline float nm_bf16_multiply_add(float x, float y, float c)
         return copysignf(0, sum);
     return nm_bf16_flush(sum);
 }
-
-#endif

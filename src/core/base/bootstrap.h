@@ -3,8 +3,7 @@
  *
  * Resample k consists of n segments, sampled with replacement, which depend on seed, k and position only, not
  * on the number of threads. */
-#ifndef NM_BOOTSTRAP_H
-#define NM_BOOTSTRAP_H
+#pragma once
 
 #include "base/counts.h"
 #include "base/stop.h"
@@ -42,5 +41,3 @@ double nm_bootstrap_p(double score_a, const double *a, double score_b, const dou
 /* Paired test and intervals. Both systems must be counted on the same segments in the same order. */
 nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score, const void *context,
                               const nm_bootstrap_config *config);
-
-#endif

@@ -1,6 +1,5 @@
 /* Growable byte string. */
-#ifndef NM_BUFFER_H
-#define NM_BUFFER_H
+#pragma once
 
 #include <string.h>
 #include "base/memory.h"
@@ -50,5 +49,3 @@ static inline void nm_buffer_append_byte(nm_buffer *buffer, char byte)
 {
     nm_buffer_append(buffer, &byte, 1);
 }
-
-#endif

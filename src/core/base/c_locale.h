@@ -1,7 +1,6 @@
 /* Numbers as text have a decimal point in every locale: a program that uses the library may have called
  * setlocale. */
-#ifndef NM_C_LOCALE_H
-#define NM_C_LOCALE_H
+#pragma once
 
 #include <locale.h>
 #include <stdlib.h>
@@ -33,5 +32,3 @@ static inline float nm_parse_float(const char *text, char **end)
 {
     return strtof_l(text, end, nm_c_locale());
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Time since an arbitrary moment, for durations. */
-#ifndef NM_CLOCK_H
-#define NM_CLOCK_H
+#pragma once
 
 #include <time.h>
 
@@ -11,5 +10,3 @@ static inline double nm_clock(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
-
-#endif

@@ -4,8 +4,7 @@
  *     SPLIT.SIDE.off   header, uint64 offsets[n + 1] into the ids
  *
  * docs/formats.md describes the header (64 bytes, little-endian). Writing needs constant memory. */
-#ifndef NM_CORPUS_H
-#define NM_CORPUS_H
+#pragma once
 
 #include "base/file.h"
 
@@ -41,5 +40,3 @@ void nm_corpus_writer_add(nm_corpus_writer *writer, const int32_t *ids, int32_t 
  * files. */
 nm_status nm_corpus_writer_commit(nm_corpus_writer *writer, nm_error *err);
 void nm_corpus_writer_abort(nm_corpus_writer *writer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Counts per segment of a corpus, from which scores and their confidence intervals are computed. */
-#ifndef NM_COUNTS_H
-#define NM_COUNTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ typedef struct nm_counts {
 
 /* Score of a sum of rows, for example nm_bleu_of_counts with its configuration as context. */
 typedef double (*nm_score_of_counts)(const int64_t *counts, const void *context);
-
-#endif

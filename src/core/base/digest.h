@@ -1,6 +1,5 @@
 /* SHA-256 of files, for manifests that other programs verify, and the fingerprint of this build. */
-#ifndef NM_DIGEST_H
-#define NM_DIGEST_H
+#pragma once
 
 #include <nettle/sha2.h>
 
@@ -28,5 +27,3 @@ enum { NM_BUILD_TEXT = 65 };
 /* The build ID that the linker has computed of the program or library that contains this function: equal for
  * equal files only. "unknown" if it has none. */
 void nm_build_id(char text[NM_BUILD_TEXT]);
-
-#endif

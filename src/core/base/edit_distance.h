@@ -1,6 +1,5 @@
 /* Edit distance, so that the message about an unknown name can suggest the most similar one. */
-#ifndef NM_EDIT_DISTANCE_H
-#define NM_EDIT_DISTANCE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ int nm_edit_distance(const char *a, const char *b);
 /* Whether a name at this distance is a plausible correction of `name`: at most every third character is
  * wrong. */
 bool nm_edit_distance_is_near(int distance, const char *name);
-
-#endif

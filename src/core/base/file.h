@@ -1,8 +1,7 @@
 /* Files: read-only mapping, atomic writing through a temporary file, line reader, folders and their locks.
  *
  * Errors name the path. NM_IO: a system call has failed; NM_MEMORY: out of memory. */
-#ifndef NM_FILE_H
-#define NM_FILE_H
+#pragma once
 
 #include <stdio.h>
 #include "base/file_error.h"
@@ -135,5 +134,3 @@ typedef struct nm_folder_lock {
 nm_status nm_folder_lock_acquire(nm_folder_lock *lock, const char *folder, nm_error *err);
 /* Removes the lock file. Does nothing to {0}. */
 void nm_folder_lock_release(nm_folder_lock *lock);
-
-#endif

@@ -1,6 +1,5 @@
 /* Statuses and texts for the errno of files. */
-#ifndef NM_FILE_ERROR_H
-#define NM_FILE_ERROR_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -12,5 +11,3 @@ nm_status nm_file_error_status(int error);
 nm_status nm_input_error_status(int error);
 /* strerror, with descriptions of EBADMSG and EILSEQ. */
 const char *nm_input_error_text(int error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Options of other toolkits and those of Norma with this meaning: for the messages about unknown options, and
  * for the tables of docs/migration.md, which scripts/migration_tables.py writes from foreign_names.c. */
-#ifndef NM_FOREIGN_NAMES_H
-#define NM_FOREIGN_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ enum { NM_FOREIGN_NAME_BYTES = 64 };
 const nm_foreign_row *nm_foreign_find(const char *name, bool unavailable_names, const nm_foreign_row *row);
 /* Whether the cell of Norma names the option "section.name", with or without its section. */
 bool nm_foreign_names_option(const nm_foreign_row *row, const char *path);
-
-#endif

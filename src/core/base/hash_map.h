@@ -9,8 +9,7 @@
  *             return i;
  *
  * Entries are not removed one at a time. Concurrent reads are safe without a concurrent write. */
-#ifndef NM_HASH_MAP_H
-#define NM_HASH_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ static inline uint32_t nm_hash_pair(uint32_t a, uint32_t b)
     key = (key ^ key >> 33) * 0xC4CEB9FE1A85EC53u;
     return (uint32_t)(key ^ key >> 33);
 }
-
-#endif

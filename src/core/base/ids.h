@@ -1,6 +1,5 @@
 /* A growable list of token ids. */
-#ifndef NM_IDS_H
-#define NM_IDS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@ typedef struct nm_ids {
 } nm_ids;
 void nm_ids_append(nm_ids *ids, int32_t id);
 void nm_ids_release(nm_ids *ids);
-
-#endif

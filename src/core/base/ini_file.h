@@ -1,8 +1,7 @@
 /* INI files: [section] lines, name = value lines, comments, and `include = FILE` before the first section,
  * which reads the settings of another file first. inih is not used because it limits lines to 200 bytes;
  * paths can be longer. */
-#ifndef NM_INI_FILE_H
-#define NM_INI_FILE_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -22,5 +21,3 @@ nm_status nm_ini_read_file(const char *path, nm_ini_visit *visit, void *user, nm
 /* The same from memory; name is for messages. NM_FORMAT if the text includes a file. */
 nm_status nm_ini_read_text(const char *name, const char *text, nm_ini_visit *visit, void *user,
                            nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Int8 quantization of rows (defined in norma/backend.h), and the packed layout that pack_int8 writes. */
-#ifndef NM_INT8_H
-#define NM_INT8_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ static inline float nm_int8_weight_scale(float largest)
 /* Quantizes the n elements of a row of a weight and returns their scale. If one of them is not finite, the
  * scale is NaN and the integers are 0. */
 float nm_int8_quantize_row(const float *row, int32_t n, int8_t *to);
-
-#endif

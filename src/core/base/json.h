@@ -1,6 +1,5 @@
 /* JSON values. */
-#ifndef NM_JSON_H
-#define NM_JSON_H
+#pragma once
 
 #include <jansson.h>
 #include <math.h>
@@ -31,5 +30,3 @@ void nm_json_add(json_t *object, const char *format, ...);
 /* Writes a value and a line break, in the order of the keys, and releases the value. flags: JSON_COMPACT,
  * JSON_INDENT(n) and others of json_dumpf. */
 void nm_json_print(json_t *value, size_t flags, FILE *out);
-
-#endif

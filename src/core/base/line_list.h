@@ -1,6 +1,5 @@
 /* A list of lines in one buffer. A line is any byte string. */
-#ifndef NM_LINE_LIST_H
-#define NM_LINE_LIST_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -27,5 +26,3 @@ static inline const char *nm_line_list_get(const nm_line_list *list, size_t i, s
     *bytes = list->ends[i] - start;
     return list->text.data + start;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Resources of the machine that this process may use. */
-#ifndef NM_MACHINE_H
-#define NM_MACHINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ int32_t nm_machine_cpus(void);
 
 /* Physical memory in bytes, at most the memory limit. */
 size_t nm_machine_memory(void);
-
-#endif

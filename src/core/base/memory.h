@@ -3,10 +3,12 @@
  * nm_allocate, nm_reallocate and everything built on them, including arenas of host memory, never return NULL
  * when the system has no memory: they print "out of memory" and end the process with the exit code NM_MEMORY.
  * Functions that map files or allocate device memory return NM_MEMORY. */
-#ifndef NM_MEMORY_H
-#define NM_MEMORY_H
+#pragma once
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "norma/status.h"
 
 _Noreturn void nm_out_of_memory(size_t bytes);
@@ -33,6 +35,16 @@ void nm_text_stream_close(FILE *stream);
  * JSON or invalid UTF-8. This is global state of jansson, so the program calls the function and the library
  * does not. */
 void nm_memory_init_json(void);
+
+/* Heap memory that is freed when the scope of its variable ends: NM_AUTO_FREE char *path = nm_path_join(...);
+ * All declarators of the declaration must be initialized. */
+#define NM_AUTO_FREE __attribute__((cleanup(nm_free_variable)))
+static inline void nm_free_variable(void *variable)
+{
+    void *memory;
+    memcpy(&memory, variable, sizeof memory);
+    free(memory);
+}
 
 /* Growable array: a pointer variable `items`, its count and its capacity (size_t or int lvalues). NM_RESERVE
  * makes the capacity at least `needed`, NM_GROW at least count + 1; when it changes, it at least doubles. New
@@ -94,5 +106,3 @@ void nm_free_list(void *list, size_t n);
         NM_GROW(items, count, capacity);                                                                     \
         (items)[(count)++] = __VA_ARGS__;                                                                    \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* Suggestions for options that do not exist. */
-#ifndef NM_NEAREST_OPTION_H
-#define NM_NEAREST_OPTION_H
+#pragma once
 
 #include "norma/option.h"
 
@@ -12,5 +11,3 @@ const char *nm_option_name(const char *path);
  * small edit distance; a name that ends with the given one and is at most twice as long. Of several, the one
  * with the smallest edit distance, then with the fewest sections, then the shortest. */
 char *nm_nearest_option(const nm_options *options, const char *given);
-
-#endif

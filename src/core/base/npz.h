@@ -1,8 +1,7 @@
 /* Files of NumPy arrays (npz): a zip archive of npy files
  * (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). The archive is read by
  * libarchive. */
-#ifndef NM_NPZ_H
-#define NM_NPZ_H
+#pragma once
 
 #include "base/hash_map.h"
 #include "norma/status.h"
@@ -35,5 +34,3 @@ nm_status nm_npz_read(nm_npz *npz, const char *path, nm_error *err);
 /* The array with this name, or NULL. Owned by npz. */
 const nm_npz_array *nm_npz_find(const nm_npz *npz, const char *name);
 void nm_npz_release(nm_npz *npz);
-
-#endif

@@ -1,6 +1,5 @@
 /* Option names of earlier versions, which occur in saved runs and older recipes. */
-#ifndef NM_OLD_OPTIONS_H
-#define NM_OLD_OPTIONS_H
+#pragma once
 
 typedef struct nm_old_option {
     const char *old_name, *name; /* "section.option" */
@@ -13,5 +12,3 @@ typedef struct nm_old_option {
 
 /* The first row with this old name that applies to the value (NULL: to any), or NULL. */
 const nm_old_option *nm_old_option_find(const char *path, const char *value);
-
-#endif

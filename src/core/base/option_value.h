@@ -1,6 +1,5 @@
 /* Values and names of single options as text. path: "section.key", for messages. */
-#ifndef NM_OPTION_VALUE_H
-#define NM_OPTION_VALUE_H
+#pragma once
 
 #include "norma/option.h"
 
@@ -25,5 +24,3 @@ bool nm_option_value_is_off(const char *value);
 /* The full name of an option, heap. A name without a section belongs to the first of the sections
  * (comma-separated) that has such an option, or to the first section if none has. */
 char *nm_option_path(const nm_options *options, const char *sections, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* The contents of nm_options, for the files that implement include/norma/option.h: options_table.c (looking
  * up), options.c (values), options_check.c (options without effect), options_read.c (INI files). */
-#ifndef NM_OPTIONS_TABLE_H
-#define NM_OPTIONS_TABLE_H
+#pragma once
 
 #include "norma/option.h"
 
@@ -49,5 +48,3 @@ bool nm_preset_has_structure(const nm_option_section *section, const nm_preset *
 /* The next setting "NAME=VALUE" of a preset, from a copy of its list: the index of the row, and *value; false
  * at the end. */
 bool nm_preset_next_setting(const nm_option_section *section, char **rest, size_t *index, const char **value);
-
-#endif

@@ -1,7 +1,6 @@
 /* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). There is no generator state: the words
  * depend only on counter and key, not on the order of the calls, the thread or a resume. */
-#ifndef NM_RANDOM_H
-#define NM_RANDOM_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -128,5 +127,3 @@ static inline int nm_dropout_keeps(const nm_dropout *drop, uint32_t row, uint32_
     uint32_t number = (slot & 1) ? words.w[slot >> 1] >> 16 : words.w[slot >> 1] & 0xFFFF;
     return number >= nm_dropout_threshold(drop->rate);
 }
-
-#endif

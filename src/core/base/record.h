@@ -1,7 +1,6 @@
 /* Writing and reading records (norma/record.h). A function that receives rows and a record works for every
  * list. */
-#ifndef NM_RECORD_H
-#define NM_RECORD_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -90,5 +89,3 @@ void nm_record_save(nm_safetensors_writer *writer, const char *prefix, const nm_
  * NM_FORMAT  a value has another type, or does not fit into the member */
 nm_status nm_record_load(const nm_safetensors *file, const char *prefix, const nm_field *fields, void *record,
                          nm_error *err);
-
-#endif

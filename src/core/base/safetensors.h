@@ -2,8 +2,7 @@
  * Format: https://huggingface.co/docs/safetensors. Reading maps the file and validates it before it returns.
  * Writing is atomic (nm_file_writer). Written files contain checksums of the header and of every tensor; they
  * are verified when a file is opened. Files without checksums are accepted, too. */
-#ifndef NM_SAFETENSORS_H
-#define NM_SAFETENSORS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -98,5 +97,3 @@ void nm_safetensors_copy_metadata(nm_safetensors_writer *writer, const nm_safete
 nm_status nm_safetensors_finish(nm_safetensors_writer *writer, const char *path, nm_error *err);
 /* Frees without writing; NULL is allowed. */
 void nm_safetensors_abandon(nm_safetensors_writer *writer);
-
-#endif

@@ -14,8 +14,7 @@
  *     df    = SE^4 / ((s2_a/n_a)^2/(n_a - 1) + (s2_b/n_b)^2/(n_b - 1))       Welch-Satterthwaite
  *     t     = (mean_a - mean_b) / SE
  */
-#ifndef NM_SEED_TEST_H
-#define NM_SEED_TEST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -54,5 +53,3 @@ double nm_seed_equivalence(const nm_seed_difference *difference, double margin);
 double nm_student_cdf(double t, double df);
 /* The t with nm_student_cdf(t, df) = p, 0 < p < 1. */
 double nm_student_quantile(double p, double df);
-
-#endif

@@ -14,8 +14,7 @@
  * With normal observations the best system remains with a probability of at least 1 - alpha if it is better
  * than all others by at least delta. Looking less often than after every observation does not increase the
  * error. */
-#ifndef NM_SELECTION_H
-#define NM_SELECTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ double nm_selection_bound(const double *a, const double *b, size_t n, double alp
 /* The number of paired observations with which a two-sided t test of level alpha finds a difference of delta
  * with the given power; deviation: of the paired differences. At least 2, at most 1,000,000. */
 int64_t nm_seeds_needed(double deviation, double delta, double alpha, double power);
-
-#endif

@@ -1,11 +1,8 @@
 /* Shared libraries that are loaded when they are needed. */
-#ifndef NM_SHARED_LIBRARY_H
-#define NM_SHARED_LIBRARY_H
+#pragma once
 
 #include "norma/status.h"
 
 /* dlopen(name, RTLD_NOW | scope). NM_UNSUPPORTED if it is not installed or cannot be used, NM_MEMORY if
  * memory is insufficient to load it; the message is that of dlerror(). *library is NULL after an error. */
 nm_status nm_library_open(void **library, const char *name, int scope, nm_error *err);
-
-#endif

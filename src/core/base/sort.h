@@ -1,6 +1,5 @@
 /* Order statistics of doubles. */
-#ifndef NM_SORT_H
-#define NM_SORT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -8,5 +7,3 @@
 void nm_sort_doubles(double *values, size_t n);
 /* Median, for even n the mean of the two middle values; NaN for n = 0. The values must not be NaN. */
 double nm_median(const double *values, size_t n);
-
-#endif

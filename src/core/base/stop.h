@@ -1,6 +1,5 @@
 /* A request to end a long computation. */
-#ifndef NM_STOP_H
-#define NM_STOP_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,5 +24,3 @@ static inline nm_status nm_check_stop(const nm_stop *stop, nm_error *err)
 {
     return nm_stop_is_set(stop) ? nm_fail(err, NM_INTERRUPTED, "stopped") : NM_OK;
 }
-
-#endif

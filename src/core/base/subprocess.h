@@ -1,6 +1,5 @@
 /* Programs that Norma starts, and commands for the shell. */
-#ifndef NM_SUBPROCESS_H
-#define NM_SUBPROCESS_H
+#pragma once
 
 #include <stdio.h>
 #include <sys/types.h>
@@ -14,5 +13,3 @@ int nm_subprocess_start(char *const *arguments, const char *folder, const char *
 void nm_shell_write_word(const char *text, FILE *out);
 /* The same as a heap string. */
 char *nm_shell_word(const char *text);
-
-#endif

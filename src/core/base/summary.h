@@ -1,6 +1,5 @@
 /* Statistics over several runs, and correction for several tests. NaN represents an unknown value. */
-#ifndef NM_SUMMARY_H
-#define NM_SUMMARY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ void nm_holm(const double *p, size_t n, double *adjusted);
 /* Length of the fields, separated by '|', with which the first `bytes` bytes of a signature and another
  * signature both begin. The later fields of some signatures are results of a run. */
 size_t nm_signature_common(const char *signature, size_t bytes, const char *other);
-
-#endif

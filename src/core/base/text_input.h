@@ -1,8 +1,7 @@
 /* Text files as streams of UTF-8: gzip, xz and zstd files are decompressed while they are read (each if Norma
  * was built with its library), and other encodings are converted (iconv). A path may name a file in an
  * archive: "de-en.tgz/de-en/train.de". */
-#ifndef NM_TEXT_INPUT_H
-#define NM_TEXT_INPUT_H
+#pragma once
 
 #include "base/file.h"
 #include "norma/choice.h"
@@ -45,5 +44,3 @@ NM_CHOICES(nm_on_invalid, NM_ON_INVALID_CHOICES);
 
 /* The path for messages: "standard input" for "-". */
 const char *nm_input_name(const char *path);
-
-#endif

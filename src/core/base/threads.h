@@ -1,6 +1,5 @@
 /* Default number of threads, and how many the system can start. */
-#ifndef NM_THREADS_H
-#define NM_THREADS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ int32_t nm_threads_default(void);
  * After the first call with more than one thread, a thread that forks computes with one thread in the child
  * process if the runtime is GNU's; LLVM's starts new threads there. */
 int32_t nm_threads_available(int32_t wanted);
-
-#endif

@@ -1,6 +1,5 @@
 /* Validation of UTF-8. */
-#ifndef NM_UTF8_CHECK_H
-#define NM_UTF8_CHECK_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@
 size_t nm_utf8_find_invalid(const char *text, size_t bytes);
 /* NM_FORMAT if a text is not UTF-8 or longer than a line; `where` is its name in messages ("stdin:3"). */
 nm_status nm_text_check(const char *text, size_t bytes, const char *where, nm_error *err);
-
-#endif

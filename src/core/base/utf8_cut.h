@@ -1,6 +1,5 @@
 /* Texts that were cut to a fixed number of bytes: the cut must not leave a part of a UTF-8 character. */
-#ifndef NM_UTF8_CUT_H
-#define NM_UTF8_CUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ static inline void nm_utf8_trim(char *text)
 {
     text[nm_utf8_whole(text, strlen(text))] = 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Lines of text: validation, and splitting into words. */
-#ifndef NM_WORDS_H
-#define NM_WORDS_H
+#pragma once
 
 #include "base/file.h"
 #include "base/utf8_check.h"
@@ -19,5 +18,3 @@ bool nm_word_next(const char *line, size_t line_bytes, size_t *at, const char **
 
 /* Length of a text in bytes without the "\n" or "\r\n" at its end. */
 size_t nm_text_length(const char *text);
-
-#endif

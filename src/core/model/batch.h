@@ -1,7 +1,6 @@
 /* A batch: sequences packed one after another, without padding, in host memory of the arena in which it was
  * packed. */
-#ifndef NM_BATCH_H
-#define NM_BATCH_H
+#pragma once
 
 #include "norma/backend.h"
 
@@ -21,5 +20,3 @@ typedef struct nm_batch {
     const int32_t *target_in, *target_out, *target_pos;
     const void *more; /* further inputs of the task's model */
 } nm_batch;
-
-#endif

@@ -17,8 +17,7 @@
  * constraints are additional candidates, and eos is a candidate only after all constraints are met. The
  * candidates of a step are divided into banks by the number of constraint tokens met; the rule receives the
  * best candidate of each bank, then the second best ones, and so on. */
-#ifndef NM_BEAM_H
-#define NM_BEAM_H
+#pragma once
 
 #include "model/constraints.h"
 #include "model/decode.h"
@@ -85,5 +84,3 @@ nm_status nm_beam_run(nm_token_scorer *scorer, const nm_beam_rule *rule, const n
 
 /* Divisor of the sum of log probabilities of n tokens, eos included, see decode.length_penalty. */
 double nm_length_penalty(const nm_decode_options *options, int32_t n);
-
-#endif

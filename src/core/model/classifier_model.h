@@ -1,7 +1,6 @@
 /* The text classifier: an encoder whose output is pooled to one vector per text, and a linear layer to the
  * classes. */
-#ifndef NM_CLASSIFIER_MODEL_H
-#define NM_CLASSIFIER_MODEL_H
+#pragma once
 
 #include "model/model.h"
 #include "nn/transformer.h"
@@ -53,5 +52,3 @@ void nm_classifier_model_find_ngrams(nm_model *model, nm_classifier_model_ngrams
  * 0 the bigram consists
  * of the beginning of the text and its first token. */
 int32_t nm_classifier_model_bucket(int64_t buckets, const int32_t *ids, size_t i);
-
-#endif

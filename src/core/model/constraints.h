@@ -3,8 +3,7 @@
  * met (Post and Vilar 2018, "Fast lexically constrained decoding with dynamic beam allocation for neural
  * machine translation"), in the vectorized variant of Hu et al. 2019, "Improved lexically constrained
  * decoding for translation and monolingual rewriting". */
-#ifndef NM_CONSTRAINTS_H
-#define NM_CONSTRAINTS_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -51,5 +50,3 @@ nm_constraint_state nm_constraints_advance(const nm_constraints *constraints, nm
  * distinct tokens that begin an unmet phrase (within a word only those with `inside`). Returns their
  * number. */
 int32_t nm_constraints_next(const nm_constraints *constraints, nm_constraint_state state, int32_t *ids);
-
-#endif

@@ -2,7 +2,6 @@
  * input order. */
 #include "model/decode.h"
 
-#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>

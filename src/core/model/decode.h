@@ -3,8 +3,7 @@
  *
  * Deterministic: the translation of a sentence, scores included, is bitwise independent of the batch, the
  * order of sentences and the number of threads. */
-#ifndef NM_DECODE_H
-#define NM_DECODE_H
+#pragma once
 
 #include "base/stop.h"
 #include "model/constraints.h"
@@ -126,5 +125,3 @@ int32_t nm_decoder_heads(const nm_decoder *decoder);
 
 /* Number of tokens without eos. */
 int32_t nm_hypothesis_length(const nm_hypothesis *hypothesis, int32_t eos);
-
-#endif

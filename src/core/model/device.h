@@ -1,6 +1,5 @@
 /* Section [device] of the configuration: backend, number of threads, precision, memory limit. */
-#ifndef NM_DEVICE_H
-#define NM_DEVICE_H
+#pragma once
 
 #include "norma/backend.h"
 #include "norma/option.h"
@@ -46,5 +45,3 @@ nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, n
 
 /* Bytes that a training step may use: memory_mib, or nm_backend_memory. */
 size_t nm_device_memory_bytes(const nm_device_config *device, const nm_backend *backend);
-
-#endif

@@ -1,7 +1,6 @@
 /* Forced decoding: the log probabilities of given targets, bitwise identical to the token scores that a
  * search computes for the same tokens. */
-#ifndef NM_FORCED_H
-#define NM_FORCED_H
+#pragma once
 
 #include "model/decode.h"
 #include "model/token_scorer.h"
@@ -11,5 +10,3 @@
 nm_status nm_forced_run(nm_token_scorer *scorer, const nm_special_tokens *special,
                         const nm_attention_choice *attention, const nm_packing *sources, const int32_t *ids,
                         const nm_id_list *targets, nm_hypothesis *out, nm_error *err);
-
-#endif

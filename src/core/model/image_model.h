@@ -1,7 +1,6 @@
 /* Models of images: a network that maps the images of a batch to one vector each, and a linear layer to the
  * classes. A network is one file. */
-#ifndef NM_IMAGE_MODEL_H
-#define NM_IMAGE_MODEL_H
+#pragma once
 
 #include "model/model.h"
 #include "nn/transformer.h"
@@ -77,5 +76,3 @@ typedef struct nm_vit {
 
 nm_status nm_vit_build(nm_vit *vit, nm_model *model, nm_error *err);
 nm_tensor *nm_vit_forward(nm_tape *tape, const nm_vit *vit, nm_tensor *x, int32_t images);
-
-#endif

@@ -5,8 +5,7 @@
  * Each decoder input is one row of the self-attention caches, numbered in the order of the steps. A
  * hypothesis is the list of the rows that it attends to, the last of which is its own, so that reordering a
  * beam does not move cache entries. */
-#ifndef NM_INCREMENTAL_H
-#define NM_INCREMENTAL_H
+#pragma once
 
 #include "model/model.h"
 
@@ -73,5 +72,3 @@ nm_status nm_incremental_step(nm_incremental *incremental, const nm_decode_step 
                               nm_error *err);
 /* The output projection (`hidden` is NULL), valid until the next nm_incremental_refresh. */
 const nm_model_output *nm_incremental_output(const nm_incremental *incremental);
-
-#endif

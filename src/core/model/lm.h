@@ -1,7 +1,6 @@
 /* The language model: a decoder-only Transformer with softmax attention (Vaswani et al. 2017) or block-term
  * attention (the tensorized Transformer, Ma et al. 2019). */
-#ifndef NM_LM_H
-#define NM_LM_H
+#pragma once
 
 #include "model/model.h"
 #include "nn/transformer.h"
@@ -62,5 +61,3 @@ nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch);
 /* Loss sums of hidden vectors [tokens, d], device doubles [2], see nm_softmax_loss_of and
  * nm_adaptive_loss_of. NULL if the tape's memory is exhausted. */
 double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec);
-
-#endif

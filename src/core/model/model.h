@@ -1,7 +1,6 @@
 /* A model maps a batch to hidden vectors and an output projection. Each kind of model is one file that
  * defines an nm_model_type; no other code depends on the kind. */
-#ifndef NM_MODEL_H
-#define NM_MODEL_H
+#pragma once
 
 #include "model/batch.h"
 #include "nn/fold.h"
@@ -117,5 +116,3 @@ size_t nm_model_fold(nm_model *model, nm_options *options);
 
 extern const nm_model_type nm_model_seq2seq, nm_model_lm, nm_model_classifier, nm_model_tagger,
     nm_model_image;
-
-#endif

@@ -1,6 +1,5 @@
 /* The mean of several model files, such as the last checkpoints of a run. */
-#ifndef NM_MODEL_AVERAGE_H
-#define NM_MODEL_AVERAGE_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -10,5 +9,3 @@
  * in its texts (dictionaries, codes, labels), in options of [model] and [norm] that are not options of
  * training, or in train.seed; NM_DIVERGED for values that are not finite. */
 nm_status nm_model_average(const char *const *paths, int n, const char *out, nm_error *err);
-
-#endif

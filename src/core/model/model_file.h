@@ -1,7 +1,6 @@
 /* The tensors of a model file: parameters, running statistics and counters of the norms, as safetensors.
  * train/checkpoint.h adds the metadata (options, texts of the task) that make the file self-contained. */
-#ifndef NM_MODEL_FILE_H
-#define NM_MODEL_FILE_H
+#pragma once
 
 #include "base/safetensors.h"
 #include "model/model.h"
@@ -49,5 +48,3 @@ nm_status nm_model_file_explain(const nm_safetensors *file, nm_status status, nm
 
 /* NM_DIVERGED names the first floating-point tensor that contains a NaN or an infinity. */
 nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err);
-
-#endif

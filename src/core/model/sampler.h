@@ -3,8 +3,7 @@
  *
  * Deterministic: the text depends on the prompt, its number, the options and the seed only, not on the other
  * prompts of the batch or the number of threads. */
-#ifndef NM_SAMPLER_H
-#define NM_SAMPLER_H
+#pragma once
 
 #include "model/decode.h"
 
@@ -55,5 +54,3 @@ typedef struct nm_sampler_prompts {
  * NM_MEMORY. */
 nm_status nm_sampler_run(nm_sampler *sampler, const nm_sampler_prompts *prompts, const nm_stop *stop,
                          nm_ids *out, nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* The encoder-decoder Transformer for translation. */
-#ifndef NM_SEQ2SEQ_H
-#define NM_SEQ2SEQ_H
+#pragma once
 
 #include "model/model.h"
 #include "nn/transformer.h"
@@ -45,5 +44,3 @@ static inline nm_seq2seq *nm_seq2seq_of(const nm_model *model)
 {
     return model->parts;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Lexical shortlists: the target tokens that the translation of a source may contain are the likely
  * translations of its tokens and the most frequent tokens. The output layer is computed for them only, and
  * their probabilities have the sum 1. A shortlist is immutable, so threads may share it. */
-#ifndef NM_SHORTLIST_H
-#define NM_SHORTLIST_H
+#pragma once
 
 #include "base/ids.h"
 
@@ -21,5 +20,3 @@ void nm_shortlist_release(nm_shortlist *shortlist);
  * afterwards. */
 void nm_shortlist_select(const nm_shortlist *shortlist, const int32_t *ids, int32_t n, const nm_ids *required,
                          uint8_t *mark, nm_ids *selected);
-
-#endif

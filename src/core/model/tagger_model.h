@@ -1,7 +1,6 @@
 /* The sequence tagger TENER (Yan et al. 2019): concatenated embeddings of words, characters and bigrams, an
  * encoder with relative attention, and a conditional random field (CRF) over the T tags. */
-#ifndef NM_TAGGER_MODEL_H
-#define NM_TAGGER_MODEL_H
+#pragma once
 
 #include "model/model.h"
 
@@ -47,5 +46,3 @@ static inline nm_tagger_model_layers *nm_tagger_model_of(const nm_model *model)
 
 /* Emission scores of the CRF, [tokens, T]; all output layers of nm_tagger_model_layers included. */
 nm_tensor *nm_tagger_model_emissions(nm_model *model, nm_tape *tape, const nm_batch *batch);
-
-#endif

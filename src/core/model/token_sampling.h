@@ -1,7 +1,6 @@
 /* One token from a distribution: temperature, top-k, nucleus and min-p sampling (Fan et al. 2018, Holtzman et
  * al. 2020, Nguyen et al. 2025). */
-#ifndef NM_TOKEN_SAMPLING_H
-#define NM_TOKEN_SAMPLING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ typedef struct nm_sample_position {
  * are overwritten. */
 int32_t nm_token_sample(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n,
                         nm_sample_position at);
-
-#endif

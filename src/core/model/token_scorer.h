@@ -1,8 +1,7 @@
 /* Log probabilities of the next token under one model or an ensemble, whose probabilities are averaged as in
  * fairseq. Only the k best tokens of each hypothesis are copied to the host, in one block, unless step.scores
  * requests all. */
-#ifndef NM_TOKEN_SCORER_H
-#define NM_TOKEN_SCORER_H
+#pragma once
 
 #include "base/stop.h"
 #include "model/incremental.h"
@@ -61,5 +60,3 @@ nm_status nm_token_scorer_select(nm_token_scorer *scorer, const nm_token_selecti
  * attention of an ensemble is the mean over the models. NM_DIVERGED if log probabilities are not finite;
  * NM_MEMORY. */
 nm_status nm_token_scorer_step(nm_token_scorer *scorer, const nm_decode_step *step, nm_error *err);
-
-#endif

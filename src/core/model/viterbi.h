@@ -1,6 +1,5 @@
 /* The tag sequence of a linear-chain CRF with the highest score (Viterbi 1967), in double on the host. */
-#ifndef NM_VITERBI_H
-#define NM_VITERBI_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ void nm_chain_release(nm_chain *chain);
  * equal scores, the path with the smallest tag of the last token is returned, then of the token before,
  * etc. */
 double nm_viterbi(const nm_chain *chain, const double *emissions, int32_t n, int32_t *path);
-
-#endif

@@ -2,8 +2,7 @@
  * = s x + t, is absorbed by the linear layers W, b that read y, if nothing else reads y:
  *     W y + b  =  (W diag(s)) x + (b + W t)
  * The norm's type computes s and t (`affine`); the model lists the readers of each norm. */
-#ifndef NM_FOLD_H
-#define NM_FOLD_H
+#pragma once
 
 #include "nn/params.h"
 #include "norma/option.h"
@@ -43,5 +42,3 @@ void nm_fold_run(nm_fold *fold, nm_backend *backend);
 void nm_fold_write_options(const nm_fold *fold, nm_options *options);
 size_t nm_fold_count(const nm_fold *fold); /* number of folded norms; `none` is not counted */
 void nm_fold_release(nm_fold *fold);
-
-#endif

@@ -1,6 +1,5 @@
 /* Initial values of the linear layers of a stack (model.init). */
-#ifndef NM_INIT_SCHEME_H
-#define NM_INIT_SCHEME_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -64,5 +63,3 @@ nm_init nm_init_attention_bias(nm_init_scheme scheme, int32_t fan_in, bool outpu
 /* decoder: RBN's scheme differs in the encoder. */
 nm_init nm_init_ffn(nm_init_scheme scheme, bool decoder, double fan_in, double fan_out);
 nm_init nm_init_ffn_bias(nm_init_scheme scheme, bool decoder, double fan_in);
-
-#endif

@@ -1,9 +1,8 @@
 /* The parameters of a model: named matrices in one slab, their gradients in another slab of the same layout,
  * and the norms with their running state. */
-#ifndef NM_PARAMS_H
-#define NM_PARAMS_H
+#pragma once
 
-#include "norm/norm_assignment.h"
+#include "nn/norm_assignment.h"
 #include "nn/tape.h"
 
 /* Blocks of rows of a fused weight: those of q, k and v. */
@@ -117,5 +116,3 @@ typedef struct nm_norm_snapshot {
 nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params);
 /* Restores the running state, discards the statistics collected since then and frees the snapshot. */
 void nm_norm_snapshot_restore(nm_norm_snapshot *snapshot, nm_params *params);
-
-#endif

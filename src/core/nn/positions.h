@@ -6,8 +6,7 @@
  *     marian     [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-2k / d)            p = i
  *     reversed   [sin(p w_k) | cos(p w_k)]     w_k = 10000^(-2k / d)            p = length - 1 - i
  *     relative   as fairseq                                                     p = i - length / 2 */
-#ifndef NM_POSITIONS_H
-#define NM_POSITIONS_H
+#pragma once
 
 #include "norma/backend.h"
 
@@ -51,5 +50,3 @@ double nm_rope_frequency(const nm_rope_angles *angles, int32_t j, int32_t width)
  * NM_MEMORY. */
 nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width, const nm_rope_angles *angles,
                              nm_mat *table, nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Residual connections x + drop(f) that a norm computes together with its own output
  * (nm_residual_normalize). */
-#ifndef NM_RESIDUAL_H
-#define NM_RESIDUAL_H
+#pragma once
 
 #include "nn/tape.h"
 
@@ -21,5 +20,3 @@ nm_mat nm_residual_grad_of(nm_tape *tape, nm_node *residual, nm_residual_grad *g
 /* dx += dy for the result y of x + .., whose gradient is not needed afterwards: x takes over its memory if it
  * has no gradient yet. */
 void nm_residual_pass_gradient(nm_tape *tape, nm_tensor *y, nm_tensor *x);
-
-#endif

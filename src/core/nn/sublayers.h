@@ -9,8 +9,7 @@
  *
  * Relative attention (Yan et al. 2019): softmax attention with relative positions, without scale and output
  * projection. */
-#ifndef NM_SUBLAYERS_H
-#define NM_SUBLAYERS_H
+#pragma once
 
 #include "nn/transformer.h"
 
@@ -70,5 +69,3 @@ void nm_relative_build(nm_stack *stack, int32_t layer, nm_params *params);
 /* F(h), [tokens, d]. */
 nm_tensor *nm_relative_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *self,
                                nm_tensor *h, const nm_packing *packing);
-
-#endif

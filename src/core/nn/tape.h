@@ -5,8 +5,7 @@
  * Backward frees memory early: after a node has run, its output and the gradient of the output return to a
  * pool, which the remaining nodes use, so that the peak is the activations plus a few gradients. If an arena
  * is exhausted, all later calls return an empty tensor or NULL, and nm_tape_backward returns NM_MEMORY. */
-#ifndef NM_TAPE_H
-#define NM_TAPE_H
+#pragma once
 
 #include "norma/norm_type.h"
 #include "base/memory.h"
@@ -346,5 +345,3 @@ typedef struct nm_crf_scores { /* parameters: transitions [T, T] from row to col
  * tape is exhausted. If the tape is training, the gradients are computed in the same pass. */
 double *nm_crf_loss(nm_tape *tape, nm_tensor *emissions, const nm_crf_scores *scores,
                     const nm_packing *packing, const int32_t *gold);
-
-#endif

@@ -7,7 +7,6 @@
 
 #include "nn/positions.h"
 #include "nn/sublayers.h"
-#include "norm/types.h"
 
 nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix)
 {

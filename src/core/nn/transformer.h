@@ -22,8 +22,7 @@
  *     rezero        x + a F, a one number per layer, initially 0 (Bachlechner et al. 2021)
  *     resi-dual     post-norm, and the final norm of the sum of the stack's input and all F is added to its
  *                   output (ResiDual) */
-#ifndef NM_TRANSFORMER_H
-#define NM_TRANSFORMER_H
+#pragma once
 
 #include "nn/fold.h"
 #include "nn/init_scheme.h"
@@ -365,5 +364,3 @@ typedef struct nm_stack_attention {
 /* The forward pass with other attention functions, e.g. over a KV cache. */
 nm_tensor *nm_stack_forward_with(nm_tape *tape, const nm_stack *stack, nm_tensor *x,
                                  const nm_stack_attention *attention);
-
-#endif

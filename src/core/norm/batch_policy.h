@@ -31,8 +31,7 @@
  *     running_var  = decay running_var  + (1 - decay) s2 n/(n - 1)      (n/(n - 1): option unbiased_running)
  *     running_var  = decay running_var  + (1 - decay) p                 not centered
  */
-#ifndef NM_BATCH_POLICY_H
-#define NM_BATCH_POLICY_H
+#pragma once
 
 #include "norm/common.h"
 
@@ -74,5 +73,3 @@ typedef struct nm_batch_norm_terms {
 void nm_batch_norm_backward_with(nm_norm_call *call, const nm_batch_norm_terms *terms);
 /* False if rows are scaled first. */
 bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
-
-#endif

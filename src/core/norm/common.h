@@ -3,8 +3,7 @@
  *
  * Allocations of a call can fail. After one failure all later ones fail, so a type tests only the last
  * pointer, before it changes gradients of parameters or statistics. */
-#ifndef NM_NORM_COMMON_H
-#define NM_NORM_COMMON_H
+#pragma once
 
 #include "norma/norm_type.h"
 
@@ -102,5 +101,3 @@ void nm_norm_token_backward(nm_norm_call *call);
 
 /* NM_USAGE: no type has this name; the message lists all of them. */
 nm_status nm_norm_unknown(const char *name, nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* RepBN as a part of other norms: the functions of repbn.c for factor y. */
-#ifndef NM_REPBN_H
-#define NM_REPBN_H
+#pragma once
 
 #include "norm/batch_policy.h"
 
@@ -30,5 +29,3 @@ bool nm_repbn_reserve_backward(nm_norm_call *call);
 void nm_repbn_infer(nm_norm_call *call);
 void nm_repbn_infer_backward(nm_norm_call *call);
 bool nm_repbn_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
-
-#endif

@@ -1,6 +1,5 @@
 /* The registered normalization types, one line each, in the order of help texts and tables. */
-#ifndef NM_NORM_TYPES_H
-#define NM_NORM_TYPES_H
+#pragma once
 
 #include "norm/common.h"
 
@@ -33,5 +32,3 @@
 #define NM_DECLARE_TYPE(name) extern const nm_norm_type nm_norm_##name;
 NM_NORM_TYPES(NM_DECLARE_TYPE)
 #undef NM_DECLARE_TYPE
-
-#endif

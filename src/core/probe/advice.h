@@ -1,7 +1,6 @@
 /* Recommends remedies of the papers according to the measurements of a run: one entry per remedy, with the
  * values that justify it. The thresholds and their sources are in advice.c. */
-#ifndef NM_ADVICE_H
-#define NM_ADVICE_H
+#pragma once
 
 #include "probe/inspection.h"
 
@@ -47,5 +46,3 @@ nm_status nm_advice_inputs_collect(nm_advice_inputs *inputs, const nm_inspection
 /* Fills all entries of advice; their strings are static or part of the entry. */
 void nm_advise(const nm_advice_inputs *inputs, nm_advice advice[NM_N_ADVICE]);
 const char *nm_verdict_text(nm_verdict verdict); /* "indicated" */
-
-#endif

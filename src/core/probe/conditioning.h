@@ -6,8 +6,7 @@
  * In pre-norm models the input of a layer is the input of its first norm, in post-norm models the output of
  * the last norm of the previous layer. The first layer of a post-norm model, whose input is not the output of
  * a norm, is omitted. */
-#ifndef NM_CONDITIONING_H
-#define NM_CONDITIONING_H
+#pragma once
 
 #include "base/record.h"
 #include "train/task.h"
@@ -34,5 +33,3 @@ typedef struct nm_conditioning {
 nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, nm_model *model,
                                   nm_split split, int64_t max_batches, nm_error *err);
 void nm_conditioning_release(nm_conditioning *conditioning);
-
-#endif

@@ -3,8 +3,7 @@
  * target probability
  *     1 - epsilon + epsilon / V
  * instead of 1; the measured mean is to be compared with this value. */
-#ifndef NM_CONFIDENCE_H
-#define NM_CONFIDENCE_H
+#pragma once
 
 #include "base/record.h"
 #include "train/task.h"
@@ -33,5 +32,3 @@ const nm_field *nm_confidence_fields(void);
 /* max_batches 0: all. Errors as nm_eval_pass_run, and NM_DIVERGED if log probabilities are not finite. */
 nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_model *model, nm_split split,
                                 int64_t max_batches, nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs a model over the batches of a split with callbacks, for measurements of a trained model. Parameters
  * and running statistics are unchanged afterwards. */
-#ifndef NM_EVAL_PASS_H
-#define NM_EVAL_PASS_H
+#pragma once
 
 #include "train/task.h"
 
@@ -27,5 +26,3 @@ typedef struct nm_eval_pass {
 /* *n_batches (may be NULL): number of batches. Training batches are shuffled. NM_USAGE: the split is empty;
  * NM_MEMORY. */
 nm_status nm_eval_pass_run(const nm_eval_pass *pass, int64_t *n_batches, nm_error *err);
-
-#endif

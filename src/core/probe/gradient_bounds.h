@@ -19,8 +19,7 @@
  * Hence, for every feature, with the initial value nu_0 and maximum and minimum over the batches,
  *     |nu| <= max(|nu_0|, max |Lambda| / min Gamma)
  * and the gradient (gamma dL/dy - nu z) / psi is bounded, too. */
-#ifndef NM_GRADIENT_BOUNDS_H
-#define NM_GRADIENT_BOUNDS_H
+#pragma once
 
 #include "base/record.h"
 #include "train/task.h"
@@ -72,5 +71,3 @@ typedef struct nm_gradient_bounds {
 nm_status nm_gradient_bounds_measure(nm_gradient_bounds *bounds, nm_task *task, nm_model *model,
                                      int64_t max_batches, nm_error *err);
 void nm_gradient_bounds_release(nm_gradient_bounds *bounds);
-
-#endif

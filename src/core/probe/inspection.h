@@ -1,6 +1,5 @@
 /* All measurements of one model file. */
-#ifndef NM_INSPECTION_H
-#define NM_INSPECTION_H
+#pragma once
 
 #include "probe/conditioning.h"
 #include "probe/confidence.h"
@@ -35,5 +34,3 @@ nm_status nm_inspection_select(nm_inspection_plan *plan, const char *names, nm_e
 nm_status nm_inspection_measure(nm_inspection *inspection, const nm_inspection_plan *plan, nm_task *task,
                                 nm_model *model, nm_error *err);
 void nm_inspection_release(nm_inspection *inspection);
-
-#endif

@@ -3,8 +3,7 @@
  * At the selected updates they receive the norm calls, the gradients and the parameters, and append records
  * to log.jsonl (docs/formats.md). They read the statistics that a norm publishes by name and do not depend on
  * its type. */
-#ifndef NM_INSTRUMENT_H
-#define NM_INSTRUMENT_H
+#pragma once
 
 #include "probe/numbers.h"
 #include "train/hooks.h"
@@ -56,5 +55,3 @@ typedef struct nm_group_sums {
 /* Adds to the sums a and b of the parameter's group (nm_group_name) and of all parameters. */
 void nm_group_sums_add(nm_group_sums *sums, const char *parameter, double a, double b);
 void nm_group_sums_release(nm_group_sums *sums);
-
-#endif

@@ -1,7 +1,6 @@
 /* Functions that the instruments share: copies of device memory, quantiles, published statistics of a norm
  * call, site names. */
-#ifndef NM_NUMBERS_H
-#define NM_NUMBERS_H
+#pragma once
 
 #include "train/hooks.h"
 
@@ -45,5 +44,3 @@ nm_site nm_site_parse(const char *name);
 
 /* "enc.0.self" for "enc.0.self.qkv.weight" and "enc.0.self.norm.weight"; "embed" for "embed.weight". */
 void nm_group_name(const char *parameter, char *group, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* The live instruments of a run: section [probe] and the hooks that the trainer calls. */
-#ifndef NM_PROBE_H
-#define NM_PROBE_H
+#pragma once
 
 #include "train/hooks.h"
 
@@ -18,5 +17,3 @@ void nm_probe_options_add(nm_options *options);
 nm_status nm_probe_create(nm_probe **probe, const nm_options *options, nm_error *err);
 const nm_train_hooks *nm_probe_hooks(const nm_probe *probe); /* NULL for NULL */
 void nm_probe_free(nm_probe *probe);
-
-#endif

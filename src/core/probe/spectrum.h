@@ -2,8 +2,7 @@
  * added in batches; only d x d sums are stored. The eigenvalues are computed by Householder reduction to a
  * tridiagonal matrix and the implicit QL algorithm (Golub and Van Loan 1996, section 8.3). Singular values
  * below about 1e-8 times the largest are lost in rounding. */
-#ifndef NM_SPECTRUM_H
-#define NM_SPECTRUM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ void nm_gram_release(nm_gram *gram);
 
 /* Condition number C_p = s_1 / s_ceil(p d) of d descending values (Wang et al. 2022, figures 6 and 7). */
 double nm_condition(const double *values, int32_t d, double p);
-
-#endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "probe/eval_pass.h"
 #include "probe/numbers.h"
 

@@ -13,8 +13,7 @@
  *     quadratic TID = E_B[|psi_B - psi|_2 / (|psi|_2 + 1e-12)]
  * psi_B^2 is the mean square over the rows, scaled by the norm's row scaling or, without one, to unit mean
  * square per head. */
-#ifndef NM_TID_H
-#define NM_TID_H
+#pragma once
 
 #include <jansson.h>
 
@@ -62,5 +61,3 @@ nm_tid_accumulator *nm_tid_accumulator_create(void);
 void nm_tid_accumulate(void *accumulator, const nm_norm_call *call, bool backward);
 void nm_tid_accumulator_start_second_pass(nm_tid_accumulator *accumulator);
 void nm_tid_accumulator_finish(nm_tid_accumulator *accumulator, nm_tid *tid);
-
-#endif

@@ -1,7 +1,6 @@
 /* Batches of an epoch. Their examples and order depend on seed and epoch only, so that training can resume at
  * any batch. */
-#ifndef NM_BATCHES_H
-#define NM_BATCHES_H
+#pragma once
 
 #include "base/memory.h"
 #include "model/batch.h"
@@ -68,5 +67,3 @@ nm_packing nm_batch_fill(int32_t tokens, int32_t length, const int32_t **zeros, 
 /* Packs n examples, for decoding and tests. batch.index is `examples`, which is not copied. */
 nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int32_t n,
                        const nm_batch_words *words, nm_arena *arena);
-
-#endif

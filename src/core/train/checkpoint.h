@@ -1,7 +1,6 @@
 /* Self-contained model files: the tensors of model/model_file.h and, as metadata, the options and the
  * texts of the task (vocabulary, codes, tokenizer). */
-#ifndef NM_CHECKPOINT_H
-#define NM_CHECKPOINT_H
+#pragma once
 
 #include "model/model_file.h"
 #include "train/task.h"
@@ -24,5 +23,3 @@ nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_
  * specify `none` for the folded norms. format and errors: nm_model_file_add. */
 nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
                                 nm_weight_format format, const nm_safetensors *like, nm_error *err);
-
-#endif

@@ -8,8 +8,7 @@
  * call of nm_comm_exchange returns the same status, and they call nm_comm_finish, too. If a rank does not
  * respond for `timeout` seconds, the call returns NM_IO with the number of that rank. After a failure only
  * nm_comm_finish and nm_comm_free may be called. */
-#ifndef NM_COMM_H
-#define NM_COMM_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -71,5 +70,3 @@ nm_status nm_comm_broadcast(nm_comm *comm, void *data, size_t bytes, nm_error *e
 nm_status nm_comm_finish(nm_comm *comm, nm_status status, bool *prints, nm_error *err);
 /* NULL is accepted. */
 void nm_comm_free(nm_comm *comm);
-
-#endif

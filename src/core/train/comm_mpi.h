@@ -1,7 +1,6 @@
 /* nm_comm over MPI 3 (Open MPI or MPICH): the module norma-mpi.so, which is built if CMake finds MPI
  * (NORMA_MPI) and loaded by src/app/cli/load_mpi.c. */
-#ifndef NM_COMM_MPI_H
-#define NM_COMM_MPI_H
+#pragma once
 
 #include "train/comm.h"
 
@@ -25,5 +24,3 @@ typedef struct nm_comm_mpi_module_type {
 
 /* The only symbol of the module that the program looks up. */
 extern const nm_comm_mpi_module_type nm_comm_mpi_module;
-
-#endif

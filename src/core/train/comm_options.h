@@ -1,6 +1,5 @@
 /* Section [comm]: the processes that train one model together. */
-#ifndef NM_COMM_OPTIONS_H
-#define NM_COMM_OPTIONS_H
+#pragma once
 
 #include "norma/option.h"
 
@@ -15,5 +14,3 @@ typedef struct nm_comm_config {
 
 /* Registers [comm]; nm_options_find(options, "comm") returns its nm_comm_config. */
 void nm_comm_options_add(nm_options *options);
-
-#endif

@@ -1,8 +1,7 @@
 /* A limit for calls that wait for other ranks and cannot be interrupted, such as MPI_Init and MPI_Finalize: a
  * thread calls a function, which ends the process, when the limit has passed. Time in which this process
  * itself is stopped does not count. */
-#ifndef NM_DEADLINE_H
-#define NM_DEADLINE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -25,5 +24,3 @@ struct timespec nm_deadline_after(double seconds);
 /* Starts the thread; nm_deadline_stop ends it. The deadline must not move in between. */
 void nm_deadline_start(nm_deadline *deadline, double seconds, void (*reached)(void *user), void *user);
 void nm_deadline_stop(nm_deadline *deadline);
-
-#endif

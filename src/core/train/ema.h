@@ -6,8 +6,7 @@
  *
  * Validations and best.safetensors use a in place of the parameters p; training and checkpoints use p, and
  * the training state has a. Running statistics of norms are not averaged again: they are those of p. */
-#ifndef NM_EMA_H
-#define NM_EMA_H
+#pragma once
 
 #include "nn/params.h"
 
@@ -31,5 +30,3 @@ void nm_ema_add(nm_ema *ema, int64_t update);
  * the parameters. */
 void nm_ema_use(nm_ema *ema);
 void nm_ema_restore(nm_ema *ema);
-
-#endif

@@ -1,7 +1,6 @@
 /* Hooks of a training run: callbacks inside an update, for instruments such as those of src/core/probe. Hooks
  * must not change the calls and models that they receive. */
-#ifndef NM_HOOKS_H
-#define NM_HOOKS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -25,5 +24,3 @@ typedef struct nm_train_hooks {
     /* After the optimizer. Returns an array of records for the log, which the caller releases, or NULL. */
     json_t *(*on_update)(void *user, const nm_model *model);
 } nm_train_hooks;
-
-#endif

@@ -5,8 +5,7 @@
  * when all passes have reached this join, the statistics are combined with those of the other processes. Each
  * pass has separate gradients and statistics. One pass computes at a time, with all threads of the backend,
  * so that the result is the same as that of consecutive passes. */
-#ifndef NM_LOCKSTEP_H
-#define NM_LOCKSTEP_H
+#pragma once
 
 #include "train/shards.h"
 
@@ -25,5 +24,3 @@ nm_status nm_lockstep_run(nm_lockstep *lockstep, void (*pass)(void *user, int32_
                           void *user, nm_error *err);
 /* Copies the gradients and statistics of pass i to the parameters. */
 void nm_lockstep_load(nm_lockstep *lockstep, int32_t i);
-
-#endif

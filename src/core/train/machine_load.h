@@ -1,6 +1,5 @@
 /* Load of the machine by other processes during training, which affects throughput. */
-#ifndef NM_MACHINE_LOAD_H
-#define NM_MACHINE_LOAD_H
+#pragma once
 
 typedef struct nm_load_meter { /* at the last reading, in seconds */
     double clock;
@@ -15,5 +14,3 @@ double nm_load_meter_read(nm_load_meter *meter);
 /* 1-minute load average: number of running and waiting threads, including those of this process; NaN if it is
  * unknown. */
 double nm_load_average(void);
-
-#endif

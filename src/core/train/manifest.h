@@ -2,8 +2,7 @@
  * (https://in-toto.io/Statement/v1) whose subjects are the model and the training state, and whose predicate
  * says from what they were computed. Each manifest has the digest of the one before. It finds accidents, not
  * forgeries; a signature of the folder finds those (docs/proofs.md). */
-#ifndef NM_MANIFEST_H
-#define NM_MANIFEST_H
+#pragma once
 
 #include "base/digest.h"
 
@@ -43,5 +42,3 @@ nm_status nm_manifest_check(const nm_manifest *manifest, const char *run, int64_
  * unknown. Damaged checkpoints are skipped. */
 nm_status nm_manifest_find_config(const char *run, char **text, int64_t *update, char before[NM_DIGEST_TEXT],
                                   nm_error *err);
-
-#endif

@@ -17,8 +17,7 @@
  * is not transposed:
  *     A = X^T X, X = a X + X (b A + c A A)
  * is the transpose of the same iteration. */
-#ifndef NM_MUON_H
-#define NM_MUON_H
+#pragma once
 
 #include "norma/backend.h"
 
@@ -47,5 +46,3 @@ size_t nm_muon_workspace(int32_t rows, int32_t cols);
 /* One step: updates p and m [rows, cols] with the gradient g, all contiguous in device memory. Returns X,
  * which is in the workspace. */
 nm_mat nm_muon_step(nm_backend *backend, const nm_muon *muon, nm_mat p, nm_mat g, nm_mat m, void *workspace);
-
-#endif

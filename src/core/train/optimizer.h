@@ -11,8 +11,7 @@
  * parameters replaces that of gradients, so that the number of exchanged bytes is the same. The parameters
  * are bitwise identical to those without sharding: each element is computed by the same operations, and the
  * gradient norm is a sum of blocks in a fixed order. */
-#ifndef NM_OPTIMIZER_H
-#define NM_OPTIMIZER_H
+#pragma once
 
 #include "train/optimizer_type.h"
 #include "train/shards.h"
@@ -78,5 +77,3 @@ nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, co
  * gradients; distribute scatters it to the parts of all ranks. No effect without sharding. */
 nm_status nm_optimizer_collect(nm_optimizer *optimizer, nm_error *err);
 nm_status nm_optimizer_distribute(nm_optimizer *optimizer, nm_error *err);
-
-#endif

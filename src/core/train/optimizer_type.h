@@ -1,6 +1,5 @@
 /* An optimizer is one file that ends with an nm_optimizer_type, and a line in train/optimizers.h. */
-#ifndef NM_OPTIMIZER_TYPE_H
-#define NM_OPTIMIZER_TYPE_H
+#pragma once
 
 #include "train/train_options.h"
 
@@ -43,5 +42,3 @@ bool nm_optimizer_uses(const nm_optimizer_type *type, const char *option);
 #define NM_OPTIMIZER_DECLARE(constant, name, type, phrase) extern const nm_optimizer_type type;
 NM_OPTIMIZERS(NM_OPTIMIZER_DECLARE)
 #undef NM_OPTIMIZER_DECLARE
-
-#endif

@@ -1,7 +1,6 @@
 /* The registered optimizers, one line each: the constant and the name of optim.name, the nm_optimizer_type
  * (train/optimizer_type.h), and a phrase for the help. */
-#ifndef NM_OPTIMIZERS_H
-#define NM_OPTIMIZERS_H
+#pragma once
 
 #include "norma/choice.h"
 
@@ -18,5 +17,3 @@ NM_CHOICES(nm_optimizer_name, NM_OPTIMIZERS);
 
 #define NM_OPTIMIZER_PHRASE(constant, name, type, phrase) phrase
 #define NM_OPTIMIZER_HELP                                 "Optimizer:" NM_OPTIMIZERS(NM_OPTIMIZER_PHRASE) "."
-
-#endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/device.h"
-#include "norm/norm_assignment.h"
+#include "nn/norm_assignment.h"
 #include "train/train_options.h"
 #include "train/schedule.h"
 

@@ -1,6 +1,5 @@
 /* Checks of the options of a training run that need neither its data nor its machine. */
-#ifndef NM_OPTION_CHECK_H
-#define NM_OPTION_CHECK_H
+#pragma once
 
 #include "train/task.h"
 
@@ -17,5 +16,3 @@ bool nm_model_uses_batch(const nm_params *params);
  * not advance once per update then. */
 nm_status nm_model_check_statistics(const nm_params *params, const nm_options *options, bool *joint,
                                     nm_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Sections of a recipe that apply to some runs only: [size.N] depends on the size of the training data,
  * [tune] is for further training of a model. Call these functions after the recipe has been read into
  * options. */
-#ifndef NM_RECIPE_SECTIONS_H
-#define NM_RECIPE_SECTIONS_H
+#pragma once
 
 #include "train/task.h"
 
@@ -18,5 +17,3 @@ nm_status nm_recipe_apply_sizes(nm_options *options, const nm_task_type *task, c
 char *nm_recipe_describe_sizes(const nm_options *options, const nm_task_type *task, int64_t size);
 /* The settings of the section [tune], after nm_options_read_tune; heap, NULL if there are none. */
 char *nm_recipe_describe_tune(const nm_options *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* The numbers of an update that the host needs: the sums and penalties of the passes, the gradient norm, and
  * whether the update has diverged. They are computed in device memory, and the host waits for them once. */
-#ifndef NM_RESULTS_H
-#define NM_RESULTS_H
+#pragma once
 
 #include "nn/tape.h"
 #include "train/shards.h"
@@ -28,5 +27,3 @@ nm_status nm_results_add(nm_results *results, const nm_tape *tape, const double 
 nm_status nm_results_set(nm_results *results, const nm_shard_sums *sums, nm_error *err);
 /* Waits, and copies the plan to `host`. Errors as nm_backend_check. */
 nm_status nm_results_read(nm_results *results, nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* The configuration of a run, config.ini in its folder, with which it is resumed. */
-#ifndef NM_RUN_CONFIG_H
-#define NM_RUN_CONFIG_H
+#pragma once
 
 #include <jansson.h>
 
@@ -74,5 +73,3 @@ nm_status nm_run_config_prove(const nm_options *like, const char *folder, char *
  * "to": ...}}, which the caller releases; NULL if none differ or the folder has no config.ini. */
 nm_status nm_run_config_changes(const nm_options *options, const char *folder, json_t **changes,
                                 nm_error *err);
-
-#endif

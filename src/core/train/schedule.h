@@ -1,6 +1,5 @@
 /* Learning-rate schedules, section [schedule]. */
-#ifndef NM_SCHEDULE_H
-#define NM_SCHEDULE_H
+#pragma once
 
 #include "norma/record.h"
 #include "train/task.h"
@@ -73,5 +72,3 @@ int64_t nm_schedule_warmup(const nm_schedule *schedule);
 /* Records the score (higher is better) of a validation after `update` updates, which may cause a decay of
  * val-decay and no-warmup. */
 void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update);
-
-#endif

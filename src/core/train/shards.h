@@ -17,8 +17,7 @@
  * tree for this part; finally the parts of the sum are gathered. Each process sends and receives about twice
  * the bytes of the gradients. With `sharded` the parts are not gathered, for an optimizer that updates one
  * part of the parameters (optimizer.h). */
-#ifndef NM_SHARDS_H
-#define NM_SHARDS_H
+#pragma once
 
 #include "train/comm.h"
 #include "nn/params.h"
@@ -124,5 +123,3 @@ nm_status nm_shard_tree_gather(nm_shard_tree *tree, void *data, size_t block, si
  * of rank 0, all elements. */
 nm_status nm_shard_tree_collect(nm_shard_tree *tree, void *part, void *whole, nm_error *err);
 nm_status nm_shard_tree_distribute(nm_shard_tree *tree, void *whole, void *part, nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Declarations that the files of the tree of shards share: tree and exchange (shards.c), exchange during the
  * backward pass (shard_overlap.c), statistics of one norm (shard_join.c). */
-#ifndef NM_SHARDS_PRIVATE_H
-#define NM_SHARDS_PRIVATE_H
+#pragma once
 
 #include "train/shards.h"
 
@@ -74,5 +73,3 @@ void nm_shard_overlap_end(nm_shard_tree *tree);
 void nm_shard_overlap_close(nm_shard_tree *tree);
 
 void nm_shard_join_close(nm_shard_tree *tree);
-
-#endif

@@ -1,7 +1,6 @@
 /* A task combines data, vocabulary, model, loss, prediction and metric. The training loop accesses a task
  * only through this table. */
-#ifndef NM_TASK_H
-#define NM_TASK_H
+#pragma once
 
 #include "base/counts.h"
 #include "base/safetensors.h"
@@ -124,5 +123,3 @@ struct nm_task {
     const nm_stop *stop; /* requested: a score or TID ends early, with NM_INTERRUPTED; NULL: never */
     void *parts;         /* owned by the task type */
 };
-
-#endif

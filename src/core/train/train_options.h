@@ -1,6 +1,5 @@
 /* Training options: the sections [train] and [optim], and the registration of all sections of a task. */
-#ifndef NM_TRAIN_OPTIONS_H
-#define NM_TRAIN_OPTIONS_H
+#pragma once
 
 #include "train/muon.h"
 #include "train/optimizers.h"
@@ -43,5 +42,3 @@ void nm_train_options_add(nm_options *options, const nm_task_type *task);
 /* Specification of the softmax loss. smoothed: with train.label_smoothing. targets: host, must outlive the
  * result. */
 nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed);
-
-#endif

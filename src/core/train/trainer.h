@@ -1,8 +1,7 @@
 /* Training of any task: batches, loss, gradients, updates, validations, checkpoints. The files of a run
  * folder are documented in docs/formats.md. A checkpoint contains the complete training state: a resumed run
  * is bitwise identical to an uninterrupted one. */
-#ifndef NM_TRAINER_H
-#define NM_TRAINER_H
+#pragma once
 
 #include <signal.h>
 #include <stdio.h>
@@ -124,5 +123,3 @@ nm_status nm_trainer_update(nm_trainer *trainer, nm_training_progress *progress,
 nm_status nm_trainer_validate(nm_trainer *trainer, nm_training_validation *validation, nm_task_score *score,
                               nm_error *err);
 nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err);
-
-#endif

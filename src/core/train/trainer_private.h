@@ -1,8 +1,7 @@
 /* Declarations that the files of the trainer share: opening (trainer.c), access (trainer_state.c), loop
  * (loop.c), update (update.c), validation (validate.c), checkpoints (resume.c), several ranks (ranks.c), log
  * (log.c). */
-#ifndef NM_TRAINER_PRIVATE_H
-#define NM_TRAINER_PRIVATE_H
+#pragma once
 
 #include "model/device.h"
 #include "base/clock.h"
@@ -166,5 +165,3 @@ nm_status nm_log_progress(nm_trainer *trainer, const nm_training_progress *progr
 /* Writes the objects of an array; releases it. */
 nm_status nm_log_objects(nm_trainer *trainer, json_t *objects, nm_error *err);
 nm_status nm_log_validation(nm_trainer *trainer, const nm_training_validation *validation, nm_error *err);
-
-#endif

@@ -9,8 +9,7 @@
  *     (nm_task_type.transfers) are not copied.
  *   - Running statistics and counters of a norm are copied if the source has all of them.
  * All other values keep their initialization. */
-#ifndef NM_WARM_START_H
-#define NM_WARM_START_H
+#pragma once
 
 #include <jansson.h>
 
@@ -22,5 +21,3 @@
  * NM_UNSUPPORTED for int8 and bf16 models; NM_DIVERGED for values that are not finite. */
 nm_status nm_warm_start(nm_model *model, const nm_task *task, const char *source, json_t **record,
                         char **summary, nm_error *err);
-
-#endif

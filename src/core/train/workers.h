@@ -3,8 +3,7 @@
  * The authors' code trains on several devices with separate running statistics and counters, and saves those
  * of the first device. Here shard s of an update is worker s, regardless of the process that computes it.
  * Checkpoints contain the states of all workers; the model has the state of worker 0. */
-#ifndef NM_WORKERS_H
-#define NM_WORKERS_H
+#pragma once
 
 #include "base/safetensors.h"
 #include "train/comm.h"
@@ -40,5 +39,3 @@ void nm_workers_write(const nm_workers *workers, nm_safetensors_writer *writer, 
  * number of workers, and errors of nm_safetensors_expect. */
 nm_status nm_workers_read(nm_workers *workers, const nm_params *params, const nm_safetensors *file,
                           nm_tensor_type type, nm_error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * A format is one file that defines an nm_foreign_format, and a row of NM_FOREIGN_FORMATS. Conversion is
  * exact: a part of a model that the other toolkit or Norma does not support is NM_UNSUPPORTED, and the
  * message names the part and the reason. */
-#ifndef NM_CONVERT_H
-#define NM_CONVERT_H
+#pragma once
 
 #include "task/model_loader.h"
 
@@ -59,5 +58,3 @@ nm_status nm_convert_to(const nm_foreign_format *format, const char *model, cons
  * NM_MISMATCH, NM_FORMAT, NM_IO. */
 nm_status nm_convert_from(const nm_foreign_format *format, const nm_convert_settings *settings,
                           const char *path, const char *output, nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Constants of CTranslate2 folders, for reading and writing. */
-#ifndef NM_CTRANSLATE2_H
-#define NM_CTRANSLATE2_H
+#pragma once
 
 #include "convert/convert.h"
 
@@ -23,5 +22,3 @@ enum {
 /* nm_foreign_format.read; settings are not used. */
 nm_status nm_ctranslate2_read(const char *path, const nm_convert_settings *settings, const char *output,
                               nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* model.bin of CTranslate2, version 6: named variables, and aliases of variables. */
-#ifndef NM_CTRANSLATE2_FILE_H
-#define NM_CTRANSLATE2_FILE_H
+#pragma once
 
 #include "convert/tensor_map.h"
 #include "text/counter.h"
@@ -35,5 +34,3 @@ bool nm_ct2_file_scalar(const nm_ct2_file *file, const char *name, double *value
 /* All variables and aliases as tensors, valid as long as the file. An int8 or int16 variable "NAME" is
  * divided by "NAME_scale", which has one value or one per row. */
 nm_tensor_source nm_ct2_file_source(const nm_ct2_file *file);
-
-#endif

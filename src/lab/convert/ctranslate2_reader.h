@@ -1,6 +1,5 @@
 /* State of reading a CTranslate2 folder, shared by ctranslate2_read.c and ctranslate2_parameters.c. */
-#ifndef NM_CTRANSLATE2_READER_H
-#define NM_CTRANSLATE2_READER_H
+#pragma once
 
 #include <jansson.h>
 
@@ -47,5 +46,3 @@ bool nm_ct2_is_tied(const nm_ct2_reader *from, const char *table);
 bool nm_ct2_has_output_bias(const nm_ct2_reader *from);
 /* Declares the model with the options set in from->in, and reads its parameters. */
 nm_status nm_ct2_read_parameters(nm_ct2_reader *from);
-
-#endif

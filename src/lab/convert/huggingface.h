@@ -1,7 +1,6 @@
 /* Declarations shared by the files of the Hugging Face format: names of tensors (huggingface_map.c,
  * huggingface_llama.c), files of several classes (huggingface_write_files.c), writing, reading. */
-#ifndef NM_HUGGINGFACE_H
-#define NM_HUGGINGFACE_H
+#pragma once
 
 #include "convert/convert.h"
 #include "convert/huggingface_tokenizer.h"
@@ -82,5 +81,3 @@ nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const nm_
 nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder, nm_error *err);
 nm_status nm_huggingface_read(const char *path, const nm_convert_settings *settings, const char *output,
                               nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reading a Hugging Face folder: what huggingface_read.c and huggingface_read_llama.c share. */
-#ifndef NM_HUGGINGFACE_READER_H
-#define NM_HUGGINGFACE_READER_H
+#pragma once
 
 #include <jansson.h>
 
@@ -54,5 +53,3 @@ nm_status nm_hf_read_lm_texts(nm_hf_reader *from, int64_t size);
 
 /* Reads a model of the class and writes it to the file `output`. */
 nm_status nm_hf_read_llama(nm_hf_reader *from, const nm_llama_class *class, const char *output);
-
-#endif

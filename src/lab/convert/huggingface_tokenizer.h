@@ -1,6 +1,5 @@
 /* The tokenizer of Hugging Face folders: tokenizer.json, or vocab.json and merges.txt. */
-#ifndef NM_HUGGINGFACE_TOKENIZER_H
-#define NM_HUGGINGFACE_TOKENIZER_H
+#pragma once
 
 #include <jansson.h>
 
@@ -50,5 +49,3 @@ nm_status nm_huggingface_check_tokenizer(const nm_huggingface_tokenizer *tokeniz
  * and looks up subwords. NM_IO, and the errors of nm_huggingface_check_tokenizer. */
 nm_status nm_huggingface_write_tokenizer(const nm_huggingface_tokenizer *tokenizer, const char *folder,
                                          nm_error *err);
-
-#endif

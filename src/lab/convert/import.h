@@ -5,8 +5,7 @@
  * Memory for the model is allocated after the shapes of all tensors have been compared with those of the
  * options, so that damaged sizes are errors. A format must compare the size of a vocabulary with the
  * embeddings before it reads the vocabulary. */
-#ifndef NM_IMPORT_H
-#define NM_IMPORT_H
+#pragma once
 
 #include "convert/tensor_map.h"
 #include "task/tasks.h"
@@ -87,5 +86,3 @@ nm_status nm_import_load(nm_import *import, const nm_tensor_map *map, const nm_t
 /* Sets the output bias of the excluded tokens, and writes the model file. */
 nm_status nm_import_finish(nm_import *import, const char *path);
 void nm_import_release(nm_import *import);
-
-#endif

@@ -1,6 +1,5 @@
 /* JSON files of other toolkits. */
-#ifndef NM_JSON_FILE_H
-#define NM_JSON_FILE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -22,5 +21,3 @@ bool nm_json_flag(const json_t *object, const char *key, bool otherwise);
 /* NAN, which no option accepts, if it is of another type. */
 double nm_json_real(const json_t *object, const char *key, double otherwise);
 int64_t nm_json_id(const json_t *object, const char *key, int64_t otherwise);
-
-#endif

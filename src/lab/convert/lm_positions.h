@@ -1,10 +1,7 @@
 /* The position embeddings of a language model as a table, for formats that store them. */
-#ifndef NM_LM_POSITIONS_H
-#define NM_LM_POSITIONS_H
+#pragma once
 
 #include "model/lm.h"
 
 /* Returns [context, width], learned or sinusoidal; zeros for a model without position embeddings. Heap. */
 double *nm_lm_position_values(const nm_model *model);
-
-#endif

@@ -5,10 +5,9 @@
  *     affine    y = gain x + shift                                     (norms with running statistics; none)
  * ScaleNorm, y = g x / |x|, is rms with gain g/sqrt(d) for every feature; UnitNorm with gain d^((k -
  * 1)/2). */
-#ifndef NM_NORM_MAP_H
-#define NM_NORM_MAP_H
+#pragma once
 
-#include "norm/types.h"
+#include "norma/norm_type.h"
 
 typedef enum nm_norm_map_kind { NM_NORM_AS_LAYER, NM_NORM_AS_RMS, NM_NORM_AS_AFFINE } nm_norm_map_kind;
 
@@ -22,5 +21,3 @@ typedef struct nm_norm_map {
  * releases the map, also after an error. */
 nm_status nm_norm_map_make(nm_norm_map *map, const nm_norm *norm, nm_backend *backend, nm_error *err);
 void nm_norm_map_release(nm_norm_map *map);
-
-#endif

@@ -1,6 +1,5 @@
 /* Named float32 tensors in host memory, which a format writes. */
-#ifndef NM_TENSOR_LIST_H
-#define NM_TENSOR_LIST_H
+#pragma once
 
 #include "base/memory.h"
 #include "nn/params.h"
@@ -31,5 +30,3 @@ void nm_tensor_list_release(nm_tensor_list *list);
 double *nm_param_values(nm_backend *backend, const nm_tensor *param);
 /* The same for a matrix, which must be contiguous. */
 double *nm_matrix_values(nm_backend *backend, nm_mat matrix);
-
-#endif

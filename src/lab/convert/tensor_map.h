@@ -1,8 +1,7 @@
 /* The correspondence between the parameters of a model and the tensors of another toolkit. A format lists the
  * tensors once, for reading and writing. An entry is a block of rows of a parameter:
  *     tensor = factor * rows + offset            or its transpose */
-#ifndef NM_TENSOR_MAP_H
-#define NM_TENSOR_MAP_H
+#pragma once
 
 #include "base/safetensors.h"
 #include "convert/tensor_list.h"
@@ -73,5 +72,3 @@ double nm_half_value(uint16_t bits);
 
 /* The tensors of types F64, F32, F16 and BF16 of a safetensors file, valid as long as the file. */
 nm_tensor_source nm_tensor_source_safetensors(const nm_safetensors *file);
-
-#endif

@@ -1,6 +1,5 @@
 /* Names of the tensors of fairseq's Transformer, which M2M100 and Marian in transformers also use. */
-#ifndef NM_TORCH_LAYERS_H
-#define NM_TORCH_LAYERS_H
+#pragma once
 
 #include "convert/tensor_map.h"
 #include "model/model.h"
@@ -10,5 +9,3 @@ void nm_torch_layers_add(nm_tensor_map *map, const nm_model *model, const nm_sta
                          const char *prefix);
 /* Maps NAME.weight and NAME.bias of a LayerNorm. */
 void nm_torch_norm_add(nm_tensor_map *map, const nm_model *model, const nm_norm *norm, const char *name);
-
-#endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 
 nm_status nm_yaml_read(json_t **value, const char *path, nm_error *err)
 {

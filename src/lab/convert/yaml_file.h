@@ -1,6 +1,5 @@
 /* YAML files of other toolkits, read by libyaml as JSON values. */
-#ifndef NM_YAML_FILE_H
-#define NM_YAML_FILE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -12,5 +11,3 @@
 nm_status nm_yaml_parse(json_t **value, const void *text, size_t bytes, const char *name, nm_error *err);
 /* The same for a file; also NM_IO. */
 nm_status nm_yaml_read(json_t **value, const char *path, nm_error *err);
-
-#endif

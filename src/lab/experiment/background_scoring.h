@@ -1,8 +1,7 @@
 /* Scoring of trained runs while other runs of the comparison are still training. One run at a time is scored,
  * in a separate thread, so that the caller can still start, observe and stop the other runs. Only the
  * caller's thread accesses the runs. */
-#ifndef NM_BACKGROUND_SCORING_H
-#define NM_BACKGROUND_SCORING_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,5 +30,3 @@ nm_status nm_background_scoring_start(nm_background_scoring *scoring, const nm_r
  * and returns the run. After a failure, which *err describes, the run has no result: NM_INTERRUPTED if
  * queue->stop was set. NULL: no scoring has ended. */
 nm_run_job *nm_background_scoring_collect(nm_background_scoring *scoring, bool wait, nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* The options of a comparison: sections [compare] and [run]. The other options are those of norma train, for
  * all runs. */
-#ifndef NM_COMPARISON_OPTIONS_H
-#define NM_COMPARISON_OPTIONS_H
+#pragma once
 
 #include "experiment/text_table.h"
 #include "norma/option.h"
@@ -20,5 +19,3 @@ typedef struct nm_compared_recipe { /* section [run], also passed to the runs */
 
 /* Registers both sections. */
 void nm_comparison_options_add(nm_options *options);
-
-#endif

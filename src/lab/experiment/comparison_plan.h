@@ -1,7 +1,6 @@
 /* The plan of a comparison: its runs, their updates, and their duration by the speed of the first updates of
  * each variant (FOLDER/speed); and its queue.jsonl, which norma watch shows. */
-#ifndef NM_COMPARISON_PLAN_H
-#define NM_COMPARISON_PLAN_H
+#pragma once
 
 #include "experiment/experiment.h"
 
@@ -16,5 +15,3 @@ nm_status nm_comparison_plan_make(nm_experiment *experiment, nm_stop *stop, bool
 char *nm_comparison_plan_line(const nm_experiment *experiment);
 /* That line, and the parts as a Markdown table. Heap. */
 char *nm_comparison_plan_markdown(const nm_experiment *experiment);
-
-#endif

@@ -1,7 +1,6 @@
 /* The tables of a comparison: a row summarizes the runs of a variant, with means and sample standard
  * deviations over the seeds. */
-#ifndef NM_COMPARISON_TABLE_H
-#define NM_COMPARISON_TABLE_H
+#pragma once
 
 #include "experiment/factorial.h"
 #include "experiment/run_result.h"
@@ -46,5 +45,3 @@ void nm_comparison_table_print_grid(const nm_comparison_table *table, nm_table_f
 void nm_comparison_table_print(const nm_comparison_table *table, nm_table_format format, bool samples,
                                FILE *out);
 void nm_comparison_table_release(nm_comparison_table *table);
-
-#endif

@@ -1,6 +1,5 @@
 /* Division of the CPU cores among runs that train at the same time. */
-#ifndef NM_CORE_SHARE_H
-#define NM_CORE_SHARE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ typedef struct nm_core_share {
  * one thread, and as many runs as this allows are parallel. If one is given, the other is such that no core
  * has two threads, but at least 1. */
 nm_core_share nm_core_share_of(int64_t n, int64_t jobs, int64_t threads, int64_t cores);
-
-#endif

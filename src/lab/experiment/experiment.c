@@ -1,6 +1,5 @@
 #include "experiment/experiment.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

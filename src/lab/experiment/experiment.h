@@ -12,8 +12,7 @@
  * Finished work is reused: an interrupted comparison continues with the same calls. A comparison whose folder
  * has comparison.json can also be read without recipe, data and models: nm_experiment_open,
  * nm_experiment_select, nm_experiment_test. */
-#ifndef NM_EXPERIMENT_H
-#define NM_EXPERIMENT_H
+#pragma once
 
 #include "experiment/background_scoring.h"
 #include "experiment/comparison_table.h"
@@ -89,5 +88,3 @@ nm_status nm_experiment_add_runs(nm_experiment *experiment, nm_error *err);
 /* Compares the variants by their scored runs. */
 void nm_experiment_test(nm_experiment *experiment);
 void nm_experiment_release(nm_experiment *experiment);
-
-#endif

@@ -5,8 +5,7 @@
  *     interaction of two levels   mean over the other factors of (y_ab - y_a1) - (y_1b - y_11)
  *
  * with a t test over seeds and test segments (base/seed_test.h) and Holm's correction over all effects. */
-#ifndef NM_FACTORIAL_H
-#define NM_FACTORIAL_H
+#pragma once
 
 #include "experiment/run_result.h"
 #include "experiment/text_table.h"
@@ -32,5 +31,3 @@ void nm_factorial_compute(nm_factorial *factorial, const nm_run_result *const *r
 void nm_factorial_print(const nm_factorial *factorial, nm_table_format format, double margin, FILE *out);
 json_t *nm_factorial_json(const nm_factorial *factorial);
 void nm_factorial_release(nm_factorial *factorial);
-
-#endif

@@ -2,8 +2,7 @@
  * change of a run and for every decision, so that a killed study or comparison continues from it and a
  * page can show it. The last line of a run counts. A line is complete or, after a crash while it was
  * written, ignored. */
-#ifndef NM_RUN_JOURNAL_H
-#define NM_RUN_JOURNAL_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -33,5 +32,3 @@ bool nm_run_journal_find(const nm_run_journal *journal, nm_planned_run *run);
 /* The last state of a run; NULL: the file has none. Valid until the next call. */
 const char *nm_run_journal_state(const nm_run_journal *journal, const nm_planned_run *run);
 void nm_run_journal_close(nm_run_journal *journal);
-
-#endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "norm/norm_assignment.h"
+#include "nn/norm_assignment.h"
 #include "train/run_config.h"
 
 typedef struct progress { /* of the run's last record in its log */

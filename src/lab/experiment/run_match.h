@@ -1,7 +1,6 @@
 /* Whether a run that exists belongs to a comparison: a resumed run keeps its own configuration, so a
  * comparison whose settings have changed would compare runs with different settings. */
-#ifndef NM_RUN_MATCH_H
-#define NM_RUN_MATCH_H
+#pragma once
 
 #include "experiment/variants.h"
 
@@ -11,5 +10,3 @@
  * if other options differ, or if the run has exceeded a limit of the comparison; NM_IO. A folder without a
  * configuration belongs to every comparison. */
 nm_status nm_run_match(const nm_options *planned, const char *folder, nm_settings *continued, nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* What studies and comparisons plan with: durations of runs that are trained in parallel, and the table of
  * the parts of a plan. */
-#ifndef NM_RUN_PLAN_H
-#define NM_RUN_PLAN_H
+#pragma once
 
 #include <stdio.h>
 
@@ -21,5 +20,3 @@ char *nm_plan_duration(double seconds);
 const char *nm_plan_part_name(const char *phase);
 /* The parts and their sum as a Markdown table. at_least: of `select` and `confirm`, more runs may follow. */
 void nm_plan_print(const nm_plan_part *parts, size_t n, bool at_least, FILE *out);
-
-#endif

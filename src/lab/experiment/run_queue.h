@@ -1,8 +1,7 @@
 /* The training runs of a comparison, each a process "PROGRAM train RECIPE --section.key=value ...", as many
  * in parallel as the cores allow. The failure of one run does not affect the others. All progress is stored
  * in the run folders, so another queue can continue after one that stopped for any reason. */
-#ifndef NM_RUN_QUEUE_H
-#define NM_RUN_QUEUE_H
+#pragma once
 
 #include <signal.h>
 #include <sys/types.h>
@@ -89,5 +88,3 @@ void nm_run_queue_release(nm_run_queue *queue);
 void nm_last_line(const char *path, char *line, size_t bytes);
 /* The last line that begins with "norma: ", in the same way. */
 void nm_last_message(const char *path, char *line, size_t bytes);
-
-#endif

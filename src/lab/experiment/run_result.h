@@ -1,7 +1,6 @@
 /* The result of one run of a comparison: values of its log, measurements on the test set, and RUN/test.json,
  * which stores the measurements so that no run is scored twice. */
-#ifndef NM_RUN_RESULT_H
-#define NM_RUN_RESULT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -76,5 +75,3 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
 nm_status nm_run_result_save(const nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err);
 void nm_run_result_release(nm_run_result *result);
-
-#endif

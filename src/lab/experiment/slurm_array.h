@@ -11,8 +11,7 @@
  * The name of an array is derived from FOLDER and N. By this name, a caller that was killed and started again
  * finds its tasks, so that no run is submitted twice. A task that Slurm requeues continues its run from the
  * last checkpoint. More than 1000 runs (Slurm's default limit for an array) become several arrays. */
-#ifndef NM_SLURM_ARRAY_H
-#define NM_SLURM_ARRAY_H
+#pragma once
 
 #include "experiment/run_queue.h"
 
@@ -23,5 +22,3 @@
  * is being trained with other settings; NM_IO if sbatch fails; NM_INTERRUPTED leaves the tasks in Slurm's
  * queue. */
 nm_status nm_slurm_array_train(nm_run_queue *queue, const char *folder, const char *options, nm_error *err);
-
-#endif

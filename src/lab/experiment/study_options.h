@@ -1,6 +1,5 @@
 /* The options of a study: section [study]. The other options are those of norma train, for all runs. */
-#ifndef NM_STUDY_OPTIONS_H
-#define NM_STUDY_OPTIONS_H
+#pragma once
 
 #include "experiment/comparison_options.h"
 
@@ -16,5 +15,3 @@ void nm_study_options_add(nm_options *options);
 nm_status nm_study_parse_budget(const char *text, double *seconds, nm_error *err);
 /* Ascending positive numbers of "0.5,1,2"; at most `most`. NM_USAGE. */
 nm_status nm_study_parse_rates(const char *text, double *list, size_t most, size_t *n, nm_error *err);
-
-#endif

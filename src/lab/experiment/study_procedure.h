@@ -12,8 +12,7 @@
  * killed repeats its decisions and continues. The clock of the budget is that of the last result: time lost
  * between it and a kill is not counted. Error probabilities: alpha / 2 for the elimination, alpha / 4 each
  * for the bounds of dropped variants and of finalists, and alpha for the tests of the finalists. */
-#ifndef NM_STUDY_PROCEDURE_H
-#define NM_STUDY_PROCEDURE_H
+#pragma once
 
 #include "experiment/run_journal.h"
 #include "base/selection.h"
@@ -115,5 +114,3 @@ nm_status nm_study_answer_compute(nm_study_procedure *study, nm_error *err);
 /* Appends a decision to the queue. */
 nm_status nm_study_decide(nm_study_procedure *study, const char *phase, const char *variant, nm_error *err,
                           const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-#endif

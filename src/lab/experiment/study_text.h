@@ -1,6 +1,5 @@
 /* The plan and the answer of a study as Markdown, and its files. */
-#ifndef NM_STUDY_TEXT_H
-#define NM_STUDY_TEXT_H
+#pragma once
 
 #include "experiment/study_procedure.h"
 
@@ -10,5 +9,3 @@ char *nm_study_answer_markdown(const nm_study_procedure *study);
 /* Writes answer.json, answer.md, winner.ini and the link `winner` to the run folder, and sets
  * answer.model. */
 nm_status nm_study_write_files(nm_study_procedure *study, nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* The runner of studies and of the speed of comparisons: runs are jobs of a queue of processes
  * (experiment/run_queue.h), scored while others are training. The queue has no other jobs meanwhile. */
-#ifndef NM_STUDY_TRAINER_H
-#define NM_STUDY_TRAINER_H
+#pragma once
 
 #include "experiment/experiment.h"
 #include "experiment/study_procedure.h"
@@ -37,5 +36,3 @@ void nm_study_set_equal_lengths(nm_settings *settings, const nm_options *options
 nm_study_runner nm_study_trainer_runner(nm_study_trainer *trainer);
 /* Does not release the experiment. */
 void nm_study_trainer_release(nm_study_trainer *trainer);
-
-#endif

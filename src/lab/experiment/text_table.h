@@ -1,6 +1,5 @@
 /* A table of text cells, printed as aligned text, Markdown, LaTeX or CSV. */
-#ifndef NM_TEXT_TABLE_H
-#define NM_TEXT_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ void nm_text_table_add(nm_text_table *table, char *cell);
  * that needs no packages; CSV follows RFC 4180 with "\n" line ends. NM_TABLE_JSON is not allowed. */
 void nm_text_table_print(const nm_text_table *table, nm_table_format format, FILE *out);
 void nm_text_table_release(nm_text_table *table);
-
-#endif

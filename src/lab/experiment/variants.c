@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "norm/norm_assignment.h"
+#include "nn/norm_assignment.h"
 #include "norm/common.h"
 #include "norma/norm_type.h"
 

@@ -2,8 +2,7 @@
  * recipe, "norm.rbn.lambda=0,0.1;train.max_tokens=1024,4096" is a grid of four points. A value in braces may
  * contain the separators: "layer:norm.at={enc.0=batch,enc.1=rms}" is one variant. Spaces around items are
  * ignored. */
-#ifndef NM_VARIANTS_H
-#define NM_VARIANTS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -96,5 +95,3 @@ char *nm_configuration_text(const nm_options *options, const nm_options *like);
 
 void nm_variants_release(nm_variants *variants);
 void nm_grid_release(nm_grid *grid);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by the figures of scores against settings (collect_grid.c) and against the number of layers with
  * batch norms (collect_layers.c). */
-#ifndef NM_COLLECT_GRID_H
-#define NM_COLLECT_GRID_H
+#pragma once
 
 #include "report/figure.h"
 
@@ -27,5 +26,3 @@ size_t nm_grid_index(const double *values, size_t n, double value);
 void nm_curve_add_runs(nm_curve *curve, const nm_run_set *runs);
 /* Adds a tick labeled with the value. */
 void nm_drawing_add_value(nm_drawing *drawing, double value);
-
-#endif

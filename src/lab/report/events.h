@@ -1,8 +1,7 @@
 /* TensorBoard event files from log.jsonl: numbers become scalars, histograms stay histograms, samples and the
  * strings of the start record become texts, with the tags of report/run.h. nm_events_follow converts the
  * lines appended since its last call, so the functions serve both during and after training. */
-#ifndef NM_EVENTS_H
-#define NM_EVENTS_H
+#pragma once
 
 #include "report/run.h"
 
@@ -18,5 +17,3 @@ void nm_events_close(nm_events *events); /* may be NULL */
 
 /* CRC-32C (Castagnoli), the checksum of the records; declared here for the tests. */
 uint32_t nm_crc32c(const void *data, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* A figure is a row of the table in figures.c: the values it shows, how they become curves, and its axes.
  * Drawing (plot.c) and the page (page.c) do not depend on particular figures. */
-#ifndef NM_FIGURE_H
-#define NM_FIGURE_H
+#pragma once
 
 #include "report/report.h"
 
@@ -146,5 +145,3 @@ void nm_curve_sort(nm_curve *curve);
 void nm_curve_release(nm_curve *curve);
 /* Removes the last curve if it has no points. */
 void nm_drawing_drop_empty(nm_drawing *drawing);
-
-#endif

@@ -1,6 +1,5 @@
 /* Escaped text for the page: text from a file or a path never becomes markup. */
-#ifndef NM_HTML_H
-#define NM_HTML_H
+#pragma once
 
 #include <stdio.h>
 #include "base/memory.h"
@@ -11,5 +10,3 @@ char *nm_text_clean(const char *text);
 void nm_html_text(FILE *out, const char *text);
 /* The same for n bytes. */
 void nm_html_bytes(FILE *out, const char *text, size_t n);
-
-#endif

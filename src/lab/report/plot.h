@@ -2,8 +2,7 @@
  *
  * Only numbers and names reduced to safe characters reach gnuplot. It runs once, in a temporary folder and
  * without the user's settings, so that the same runs give identical files. */
-#ifndef NM_PLOT_H
-#define NM_PLOT_H
+#pragma once
 
 #include "report/figure.h"
 
@@ -22,5 +21,3 @@ void nm_plot_cells(const nm_report *report, const nm_drawing *drawing, nm_plot_c
  * NM_IO  a file cannot be written */
 nm_status nm_plot_files(const nm_report *report, const nm_drawing *drawings, const char *folder, double width,
                         nm_error *err);
-
-#endif

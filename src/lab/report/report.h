@@ -7,8 +7,7 @@
  *
  * Text from files is escaped or reduced to safe characters for HTML, JavaScript and gnuplot: see html.h,
  * page.c, plot.c. */
-#ifndef NM_REPORT_H
-#define NM_REPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -118,5 +117,3 @@ const char *nm_number_show(char text[NM_NUMBER_BYTES], double value);
 const char *nm_count_show(char text[NM_NUMBER_BYTES], double value);
 /* "42 s", "5.3 min", "2.1 h". */
 const char *nm_duration_show(char text[NM_NUMBER_BYTES], double seconds);
-
-#endif

@@ -5,8 +5,7 @@
  * "probe/gain/enc.0.ffn.norm/histogram.low". Objects in a list are identified by their site, or their stack
  * and layer. An array of numbers is a vector. The reader does not depend on the types of lines, so the values
  * that later versions log can also be drawn. test.json and inspection.json are read in the same way. */
-#ifndef NM_REPORT_RUN_H
-#define NM_REPORT_RUN_H
+#pragma once
 
 #include "base/hash_map.h"
 #include "norma/status.h"
@@ -103,5 +102,3 @@ const char *nm_report_run_text(const nm_report_run *run, const char *key);
 /* Whether a tag matches a pattern in which * matches one part without a slash. *part points to that part in
  * tag, *part_len is its length; both may be NULL. They are not set without * or without a match. */
 bool nm_tag_match(const char *pattern, const char *tag, const char **part, size_t *part_len);
-
-#endif

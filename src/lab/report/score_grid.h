@@ -3,8 +3,7 @@
  *
  * Runs that differ only in these settings and in the seed form a group, usually one per norm. The runs of a
  * group with equal settings are the seeds of one point, whose score is their mean. */
-#ifndef NM_SCORE_GRID_H
-#define NM_SCORE_GRID_H
+#pragma once
 
 #include "report/run.h"
 
@@ -60,5 +59,3 @@ const char *nm_report_run_norm(const nm_report_run *run);
 const char *nm_score_axis_label(const nm_score_grid *grid, size_t axis);
 /* The name of the group and the settings that it varies: "rbn lambda=0.1 nu=1"; heap. */
 char *nm_score_point_name(const nm_score_grid *grid, const nm_score_point *point);
-
-#endif

@@ -1,6 +1,5 @@
 /* The sections of the page without figures; a section without contents writes nothing. */
-#ifndef NM_SECTIONS_H
-#define NM_SECTIONS_H
+#pragma once
 
 #include "report/report.h"
 
@@ -12,5 +11,3 @@ void nm_section_samples(const nm_report *report, FILE *out);     /* outputs of a
 void nm_section_settings(const nm_report *report, FILE *out);    /* where the configurations differ */
 void nm_section_training(const nm_report *report, FILE *out);    /* data, model, start time, host, command */
 void nm_section_environment(const nm_report *report, FILE *out); /* program, compiler, device */
-
-#endif

@@ -2,8 +2,7 @@
  * for each pair (Pharaoh format); words are separated by whitespace and numbered from 0. In a data folder,
  * train.alignment.ids and .off contain the links between subwords, two numbers (target, source) per link,
  * sorted by target, then by source. */
-#ifndef NM_ALIGNMENTS_H
-#define NM_ALIGNMENTS_H
+#pragma once
 
 #include "base/corpus.h"
 
@@ -26,5 +25,3 @@ void nm_links_sort(nm_link_list *list);
 /* Opens the alignments of a data folder; the caller closes the corpus. NM_USAGE if there are none;
  * NM_MISMATCH if they do not fit the source and the target in `sides`; the errors of nm_corpus_open. */
 nm_status nm_alignments_open(nm_corpus *corpus, const char *folder, const nm_corpus sides[2], nm_error *err);
-
-#endif

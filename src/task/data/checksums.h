@@ -2,8 +2,7 @@
  * dictionaries, BPE codes, SentencePiece models, tokenized lines, data.ini. NM_CHECKSUMS_NAME has a line for
  * each file: XXH3-128 as 32 hexadecimal digits, two spaces, the name. The last line is that of data.ini.
  * `xxh128sum -c` verifies it. */
-#ifndef NM_CHECKSUMS_H
-#define NM_CHECKSUMS_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -14,5 +13,3 @@ void nm_checksums_add(nm_buffer *list, const char *name, const void *data, size_
 /* NM_FORMAT if the list is incomplete, or if a file in it is missing or has changed. A folder without a list
  * is accepted, because earlier versions did not write one. */
 nm_status nm_checksums_verify(const char *folder, nm_error *err);
-
-#endif

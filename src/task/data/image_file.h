@@ -1,6 +1,5 @@
 /* Image files: JPEG with libjpeg, PNG with libpng, each if it was present at build time. */
-#ifndef NM_IMAGE_FILE_H
-#define NM_IMAGE_FILE_H
+#pragma once
 
 #include <stdint.h>
 #include "norma/status.h"
@@ -19,5 +18,3 @@ nm_status nm_image_decode(const void *data, size_t bytes, const char *name, int3
                           nm_error *err);
 /* Scales [height, width, 3] to [size, size, 3]: a pixel is the mean of the area that it covers. */
 void nm_image_scale(const uint8_t *from, int32_t height, int32_t width, int32_t size, uint8_t *to);
-
-#endif

@@ -1,8 +1,7 @@
 /* Labeled images: folders with one folder per class, and the binary records of CIFAR-10 (Krizhevsky 2009):
  * one byte with the
  * class and 3 x 32 x 32 bytes, red, green and blue planes. */
-#ifndef NM_IMAGE_SET_H
-#define NM_IMAGE_SET_H
+#pragma once
 
 #include "data/image_file.h"
 #include "text/counter.h"
@@ -39,5 +38,3 @@ uint8_t *nm_image_set_add(nm_image_set *set, int32_t label);
 void nm_image_set_release(nm_image_set *set);
 /* Number of bytes of an image. */
 size_t nm_image_bytes(const nm_image_set *set);
-
-#endif

@@ -1,7 +1,6 @@
 /* Reader of labeled texts: tables with columns for label and text, with or without a header, and files of
  * lines. */
-#ifndef NM_LABELED_H
-#define NM_LABELED_H
+#pragma once
 
 #include "norma/option.h"
 #include "text/counter.h"
@@ -100,5 +99,3 @@ nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err);
 /* Number of the first line of the current text in the file. */
 int64_t nm_labeled_line(const nm_labeled *texts);
 void nm_labeled_close(nm_labeled *texts);
-
-#endif

@@ -5,8 +5,7 @@
  *     P(f_1 .. f_m | e) = product over j of 1 / (l + 1) sum over i of t(f_j | e_i)
  *
  * and t is estimated by EM from equal probabilities. Results do not depend on the number of threads. */
-#ifndef NM_LEXICAL_TABLE_H
-#define NM_LEXICAL_TABLE_H
+#pragma once
 
 #include "base/stop.h"
 #include "base/corpus.h"
@@ -39,5 +38,3 @@ typedef struct nm_lexical_config {
 nm_status nm_lexical_table_learn(nm_lexical_table *table, const nm_corpus sides[2],
                                  const nm_lexical_config *config, nm_error *err);
 void nm_lexical_table_release(nm_lexical_table *table);
-
-#endif

@@ -1,8 +1,7 @@
 /* Sentence pairs, or sentences of plain text, from the formats of published corpora: two files of lines,
  * segments of SGML or XML, one table with both sides (TSV, CSV), or JSON lines; each may be compressed or a
  * member of an archive. */
-#ifndef NM_PAIR_INPUT_H
-#define NM_PAIR_INPUT_H
+#pragma once
 
 #include "text/delimited.h"
 #include "text/documents.h"
@@ -65,5 +64,3 @@ nm_status nm_pair_input_open(nm_pair_input *input, const char *source, const nm_
  * it is not the first one of the file. */
 nm_status nm_pair_input_next(nm_pair_input *input, bool *more, nm_error *err);
 void nm_pair_input_close(nm_pair_input *input);
-
-#endif

@@ -19,8 +19,7 @@
  * The folder is locked while it is written. No existing file is replaced before all token files and tokenized
  * lines have been written; data.ini, which marks the folder as complete, is removed first and written
  * last. */
-#ifndef NM_PREPARE_H
-#define NM_PREPARE_H
+#pragma once
 
 #include "base/text_input.h"
 #include "base/corpus.h"
@@ -179,5 +178,3 @@ extern const char *const nm_prepare_like_options[];
  * function `progress` of the events is called. Errors: see nm_prepare_folder. */
 nm_status nm_prepare_run(const nm_options *options, const nm_prepare_existing *like,
                          const nm_prepare_events *events, nm_prepare_report *report, nm_error *err);
-
-#endif

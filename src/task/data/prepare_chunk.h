@@ -1,6 +1,5 @@
 /* The lines of a chunk: checked, tokenized, filtered and counted by one thread. */
-#ifndef NM_PREPARE_CHUNK_H
-#define NM_PREPARE_CHUNK_H
+#pragma once
 
 #include "data/prepare_private.h"
 #include "text/tokenizer.h"
@@ -80,5 +79,3 @@ nm_status nm_prepare_check_pair(const nm_prepare_chunk_rules *rules, const nm_pr
                                 nm_error *err);
 /* Counts a pair that is dropped. index: in the block. */
 void nm_prepare_count_drop(nm_prepare_split_report *report, nm_drop_reason drop, size_t index);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state and the steps of nm_prepare_run. */
-#ifndef NM_PREPARE_PRIVATE_H
-#define NM_PREPARE_PRIVATE_H
+#pragma once
 
 #include "data/alignments.h"
 #include "data/checksums.h"
@@ -153,5 +152,3 @@ nm_status nm_prepare_overlap(nm_prepare *self, nm_error *err);
 nm_status nm_prepare_alignments(nm_prepare *self, nm_error *err);
 /* Converts the words of all splits to ids: fills self->ids. */
 nm_status nm_prepare_ids(nm_prepare *self, nm_error *err);
-
-#endif

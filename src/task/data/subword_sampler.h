@@ -8,8 +8,7 @@
  *   - text whose sampled segmentation contains a subword that is not in the dictionary,
  *   - words of more than NM_BPE_SAMPLE_MAX_WORD bytes (BPE),
  *   - lines whose sampled segmentation is longer than max_length. */
-#ifndef NM_SUBWORD_SAMPLER_H
-#define NM_SUBWORD_SAMPLER_H
+#pragma once
 
 #include "base/corpus.h"
 #include "norma/option.h"
@@ -62,5 +61,3 @@ void nm_subword_sampler_free(nm_subword_sampler *sampler);
 
 /* The training text with the segmentation of an epoch; valid until the next call. */
 const nm_corpus *nm_subword_sampler_sample(nm_subword_sampler *sampler, uint32_t epoch);
-
-#endif

@@ -4,8 +4,7 @@
  * A baseline is one file with an nm_baseline_type, and one line in baselines.c. It is fitted to the training
  * split of the task's data, its settings are chosen on the validation split, and it is scored with the
  * function that scores the task's models. */
-#ifndef NM_BASELINE_H
-#define NM_BASELINE_H
+#pragma once
 
 #include "task/tasks.h"
 
@@ -46,5 +45,3 @@ extern const nm_baseline_type *const nm_baseline_types[];
 extern const nm_option nm_baseline_options[];
 
 void nm_baseline_result_release(nm_baseline_result *result);
-
-#endif

@@ -1,6 +1,5 @@
 /* Text classification: texts and labels from tables, class names, class probabilities. */
-#ifndef NM_CLASSIFICATION_H
-#define NM_CLASSIFICATION_H
+#pragma once
 
 #include "data/labeled.h"
 #include "text/classes.h"
@@ -97,5 +96,3 @@ void nm_classification_count(const nm_classification_parts *parts, nm_split spli
                              size_t n, nm_task_score *score);
 nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                   nm_task_score *score, nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Choice of the training examples that are held out for validation. */
-#ifndef NM_HELD_OUT_H
-#define NM_HELD_OUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ static inline bool nm_held_out(int64_t seed, double fraction, int64_t index)
     return nm_random_unit(nm_random4((uint64_t)seed, NM_RANDOM_SHUFFLE, 2, 0, (uint64_t)index).w[0]) <
            fraction;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Image classification: labeled images, standardization, class probabilities. */
-#ifndef NM_IMAGE_TASK_H
-#define NM_IMAGE_TASK_H
+#pragma once
 
 #include "data/image_set.h"
 #include "model/image_model.h"
@@ -50,5 +49,3 @@ int32_t nm_image_best(const double *probabilities, size_t classes);
 /* Fills the score of the first n images of a split with these predicted classes. */
 void nm_image_count(const nm_image_parts *parts, nm_split split, const int32_t *predicted, size_t n,
                     nm_task_score *score);
-
-#endif

@@ -18,8 +18,7 @@
  * If a discount is undefined, negative or greater than its count, as in very small texts, those of the order
  * are 0.5, 1 and 1.5. Each line is a sequence: the context of a token consists of the start of its line and
  * the tokens before it in the line. */
-#ifndef NM_KNESER_NEY_H
-#define NM_KNESER_NEY_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -35,5 +34,3 @@ void nm_kneser_ney_free(nm_kneser_ney *model);
 int nm_kneser_ney_order(const nm_kneser_ney *model);
 /* Sets nll[i] = -ln P(ids[i] | context in its line), for a text that begins at the start of a line. */
 void nm_kneser_ney_score(const nm_kneser_ney *model, const int32_t *ids, int64_t n, double *nll);
-
-#endif

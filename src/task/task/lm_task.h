@@ -1,7 +1,6 @@
 /* Language modeling: segments of text streams, the negative log-likelihood of texts, encoding and decoding of
  * text. */
-#ifndef NM_TASK_LM_H
-#define NM_TASK_LM_H
+#pragma once
 
 #include "base/line_list.h"
 #include "data/subword_sampler.h"
@@ -168,5 +167,3 @@ typedef struct nm_lm_file {
  * request to stop (NULL: never). */
 nm_status nm_lm_encode_file(nm_lm_text *text, const nm_lm_file *file, const nm_stop *stop, nm_ids *ids,
                             nm_lm_counts *counts, nm_error *err);
-
-#endif

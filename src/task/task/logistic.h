@@ -6,8 +6,7 @@
  * minimum is found by Newton's method with conjugate gradients and a line search (truncated Newton; Nocedal
  * and Wright 2006, algorithm 7.1). Results do not depend on the number of threads, because sums over rows and
  * columns have a fixed order. */
-#ifndef NM_LOGISTIC_H
-#define NM_LOGISTIC_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -41,5 +40,3 @@ double nm_logistic_choose(const nm_sparse *train, const int32_t *labels, const n
 /* Sets predicted [n] to the class with the highest score of each row; of equal scores, the first one. */
 void nm_logistic_predict(const nm_sparse *x, const double *weights, int32_t classes, int threads,
                          int32_t *predicted);
-
-#endif

@@ -1,6 +1,5 @@
 /* Loading a trained model: options, task and model from a model file. */
-#ifndef NM_MODEL_LOADER_H
-#define NM_MODEL_LOADER_H
+#pragma once
 
 #include "task/tasks.h"
 #include "train/checkpoint.h"
@@ -33,5 +32,3 @@ nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_pat
 /* Loads the tensors of another model file of the same run. */
 nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path, nm_error *err);
 void nm_loaded_model_close(nm_loaded_model *loaded);
-
-#endif

@@ -1,7 +1,6 @@
 /* The texts of a task that are stored in its model file: dictionary, settings, BPE codes, lists of names.
  * They are read from a data folder or from the model file, and checked when they are parsed. */
-#ifndef NM_MODEL_TEXTS_H
-#define NM_MODEL_TEXTS_H
+#pragma once
 
 #include "base/safetensors.h"
 #include "text/counter.h"
@@ -55,5 +54,3 @@ nm_status nm_model_spm_load(nm_model_spm *model, const char *name, const nm_safe
 void nm_model_spm_save(const nm_model_spm *model, const char *name, nm_safetensors_writer *writer);
 bool nm_model_spm_equal(const nm_model_spm *a, const nm_model_spm *b);
 void nm_model_spm_release(nm_model_spm *model);
-
-#endif

@@ -1,7 +1,6 @@
 /* How the text of a data folder or a model was prepared: settings, BPE codes, dictionaries, SentencePiece
  * models. */
-#ifndef NM_PREPARED_TEXTS_H
-#define NM_PREPARED_TEXTS_H
+#pragma once
 
 #include "task/model_texts.h"
 
@@ -17,5 +16,3 @@ typedef struct nm_prepared_texts {
  * it has no data.ini; NM_IO. The caller releases the texts, also after an error. */
 nm_status nm_prepared_texts_read(nm_prepared_texts *texts, const char *path, nm_error *err);
 void nm_prepared_texts_release(nm_prepared_texts *texts);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tokens of a language model for text generation (model/sampler.h). */
-#ifndef NM_SAMPLER_TOKENS_H
-#define NM_SAMPLER_TOKENS_H
+#pragma once
 
 #include "model/sampler.h"
 #include "text/sentencepiece.h"
@@ -21,5 +20,3 @@ typedef struct nm_sampler_texts {
 
 /* For nm_sampler_create, which takes ownership. unknown: sample.unknown. */
 nm_sampler_tokens nm_lm_sampler_tokens(const nm_sampler_texts *texts, bool unknown);
-
-#endif

@@ -1,8 +1,7 @@
 /* Files of lexical shortlists (model/shortlist.h): lines "TARGET SOURCE PROBABILITY", the format of Marian,
  * which norma shortlist writes. The first line has the languages; Marian ignores it as a translation of the
  * empty word. */
-#ifndef NM_SHORTLIST_FILE_H
-#define NM_SHORTLIST_FILE_H
+#pragma once
 
 #include "model/shortlist.h"
 #include "norma/option.h"
@@ -38,5 +37,3 @@ typedef struct nm_shortlist_config {
 nm_status nm_shortlist_read(nm_shortlist *shortlist, const char *path, const nm_shortlist_config *config,
                             const nm_vocab *source, const nm_vocab *target, const uint8_t *allowed,
                             nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* The loss of a model over a split of its data, outside training. */
-#ifndef NM_SPLIT_LOSS_H
-#define NM_SPLIT_LOSS_H
+#pragma once
 
 #include "train/task.h"
 
@@ -18,5 +17,3 @@ typedef struct nm_split_loss {
  * NM_MEMORY. */
 nm_status nm_split_loss_measure(nm_task *task, nm_model *model, nm_split split, nm_split_loss *loss,
                                 nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Texts of the validation and test sets that are also training texts. */
-#ifndef NM_SPLIT_OVERLAP_H
-#define NM_SPLIT_OVERLAP_H
+#pragma once
 
 #include "base/corpus.h"
 
@@ -11,5 +10,3 @@ char *nm_split_overlap_warning(const nm_corpus corpora[3], const char *unit);
 /* Another warning (heap; NULL: none), of which it takes ownership, followed by that of
  * nm_split_overlap_warning; heap or NULL. */
 char *nm_add_overlap_warning(char *other, const nm_corpus corpora[3], const char *unit);
-
-#endif

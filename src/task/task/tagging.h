@@ -1,6 +1,5 @@
 /* Tagging of sentences with spans (named entities, words) or classes of tokens (parts of speech). */
-#ifndef NM_TAGGING_H
-#define NM_TAGGING_H
+#pragma once
 
 #include "model/tagger_model.h"
 #include "task/tasks.h"
@@ -114,5 +113,3 @@ void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
                       const int32_t *tags, nm_task_score *score);
 nm_status nm_tagging_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                            nm_task_score *score, nm_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of tasks. */
-#ifndef NM_TASKS_H
-#define NM_TASKS_H
+#pragma once
 
 #include "train/task.h"
 
@@ -11,5 +10,3 @@ extern const nm_task_type *const nm_task_types[];        /* NULL at the end */
 const nm_task_type *nm_task_type_find(const char *name); /* NULL if there is none with this name */
 /* The task of run.task; NULL: translation. NM_USAGE: no task has this name; the message lists all of them. */
 nm_status nm_task_type_choose(const char *name, const nm_task_type **type, nm_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Segmentation of text into subwords, identical in training and at inference: tokenization, lowercasing and
  * BPE; byte-level BPE; or SentencePiece. */
-#ifndef NM_TEXT_CODER_H
-#define NM_TEXT_CODER_H
+#pragma once
 
 #include "text/bpe.h"
 #include "text/clean.h"
@@ -65,5 +64,3 @@ nm_status nm_text_coder_open_target(nm_text_coder *coder, const char *settings,
  * valid UTF-8 without zero bytes. */
 void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes);
 void nm_text_coder_close(nm_text_coder *coder);
-
-#endif

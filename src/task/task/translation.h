@@ -1,6 +1,5 @@
 /* Translation: texts, data and batches of the task. */
-#ifndef NM_TRANSLATION_H
-#define NM_TRANSLATION_H
+#pragma once
 
 #include "base/line_list.h"
 #include "data/subword_sampler.h"
@@ -70,5 +69,3 @@ nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_
  * translation_score.c. */
 nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                nm_task_score *score, nm_error *err);
-
-#endif

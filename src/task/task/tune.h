@@ -1,7 +1,6 @@
 /* Further training of a model (run.tune): its structure replaces that of the recipe, and its parameters are
  * the initial values. */
-#ifndef NM_TUNE_H
-#define NM_TUNE_H
+#pragma once
 
 #include "train/recipe_sections.h"
 
@@ -12,5 +11,3 @@
  * NM_MISMATCH if the model has another task; NM_IO; NM_FORMAT. */
 nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, const nm_recipe_source *recipe,
                         char **message, nm_error *err);
-
-#endif

@@ -7,8 +7,7 @@
  *     sacrebleu-13a   sacreBLEU 2.x with its defaults: mteval-v13a tokens, exponential smoothing, Unicode
  *                     lower case
  *     token ids       fairseq's BLEU during training: unknown tokens of the reference never match */
-#ifndef NM_BLEU_H
-#define NM_BLEU_H
+#pragma once
 
 #include "text/metric_tokenizer.h"
 #include "norma/choice.h"
@@ -69,5 +68,3 @@ double nm_bleu_of_counts(const int64_t *counts, const void *context);
 char *nm_bleu_line(const nm_bleu_config *config, const nm_bleu_score *score, int n_references);
 /* "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-X". The caller frees it. */
 char *nm_bleu_signature(const nm_bleu_config *config, int n_references);
-
-#endif

@@ -7,8 +7,7 @@
  * Codes of byte-level BPE (byte_level.h) do not mark the ends of words, and subwords have no suffix. They may
  * list words that are subwords although no merges produce them, each on a line (ignore_merges of Hugging
  * Face's tokenizers, Llama 3). */
-#ifndef NM_BPE_H
-#define NM_BPE_H
+#pragma once
 
 #include "base/random.h"
 #include "base/buffer.h"
@@ -122,5 +121,3 @@ void nm_bpe_sample_word(nm_bpe_applier *applier, const char *word, size_t bytes,
                         nm_random_stream *random, nm_buffer *out);
 /* Appends the line with "@@ ", and "@@" at the end of the line, removed. */
 void nm_bpe_remove(const char *line, size_t bytes, nm_buffer *out);
-
-#endif

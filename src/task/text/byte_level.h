@@ -2,8 +2,7 @@
  * byte of a word becomes one of 256 printable characters, and BPE merges these. No text is unknown, and
  * subwords contain the spaces, so that joining them restores the text exactly. The space before a word
  * becomes U+0120: "the cat" has the words "the", "Ġcat". */
-#ifndef NM_BYTE_LEVEL_H
-#define NM_BYTE_LEVEL_H
+#pragma once
 
 #include "text/counter.h"
 #include "text/tokenizer.h"
@@ -29,5 +28,3 @@ bool nm_pretokenizer_composes(nm_pretokenizer rules);
 bool nm_pretokenizer_separates_digits(nm_pretokenizer rules);
 /* The regular expression of the rules in the syntax of Hugging Face's tokenizers. */
 const char *nm_pretokenizer_expression(nm_pretokenizer rules);
-
-#endif

@@ -1,8 +1,7 @@
 /* chrF (Popovic 2015) and chrF++ (Popovic 2017) with the defaults of sacreBLEU 2.x: spaces are removed,
  * characters are code points, and orders without n-grams on one side are excluded from the average. Corpus
  * scores, bootstrap and paired tests share rows of counts per segment. */
-#ifndef NM_CHRF_H
-#define NM_CHRF_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -37,5 +36,3 @@ double nm_chrf_of_counts(const int64_t *counts, const void *context);
 char *nm_chrf_line(const nm_chrf_config *config, double score, int n_references);
 /* "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-X". The caller frees it. */
 char *nm_chrf_signature(const nm_chrf_config *config, int n_references);
-
-#endif

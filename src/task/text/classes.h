@@ -1,7 +1,6 @@
 /* Metrics of classification: accuracy, F1 of each class, macro F1, confusion matrix. Accuracy and macro F1
  * are functions of summed counts per example, for bootstrap and paired test (base/bootstrap.h). */
-#ifndef NM_CLASSES_H
-#define NM_CLASSES_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -50,5 +49,3 @@ static inline size_t nm_macro_f1_counts(int32_t n_classes)
 void nm_macro_f1_count(int64_t *row, int32_t n_classes, int32_t gold, int32_t predicted);
 /* Macro F1 in percent of summed rows, as nm_confusion_macro_f1; context is unused. */
 double nm_macro_f1_of_counts(const int64_t *counts, const void *context);
-
-#endif

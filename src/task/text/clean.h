@@ -1,6 +1,5 @@
 /* Cleaning of raw text before tokenization, as by the scripts of Moses for the WMT corpora. */
-#ifndef NM_CLEAN_H
-#define NM_CLEAN_H
+#pragma once
 
 #include "norma/choice.h"
 #include "base/buffer.h"
@@ -36,5 +35,3 @@ static inline bool nm_cleaner_is_active(const nm_cleaner *cleaner)
 }
 /* Cleans a line of valid UTF-8 without newline and zero bytes. The result is valid until the next call. */
 const nm_buffer *nm_clean(nm_cleaner *cleaner, const char *line, size_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * spaces, and a blank line after each sentence. A line "-DOCSTART- ..." is read as a sentence, also without a
  * blank line after it, as in the Dutch files of CoNLL-2002. All lines of a file have the same number of
  * columns. Lines are kept unchanged. */
-#ifndef NM_COLUMNS_H
-#define NM_COLUMNS_H
+#pragma once
 
 #include "base/file.h"
 #include "base/buffer.h"
@@ -53,5 +52,3 @@ const char *nm_columns_field(const nm_columns *columns, int32_t i, int32_t colum
 /* Whether the sentence is a line such as "-DOCSTART- -X- O O", which separates documents and is not a
  * sentence. */
 bool nm_columns_document(const nm_columns *columns);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Memory grows with the number of distinct strings. Strings do not move until release or clear, so pointers
  * to them stay valid. Concurrent reads are safe without a concurrent write. */
-#ifndef NM_COUNTER_H
-#define NM_COUNTER_H
+#pragma once
 
 #include "base/hash_map.h"
 #include "norma/status.h"
@@ -60,5 +59,3 @@ uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order);
 /* Splits a line "string count" at its last separator. False if the count is not a number from 0 to 2^63 -
  * 1. */
 bool nm_count_parse(const char *line, size_t bytes, char separator, size_t *text_bytes, int64_t *count);
-
-#endif

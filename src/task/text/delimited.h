@@ -1,8 +1,7 @@
 /* Delimited text: tab-separated values, and comma-separated values with the quoting of RFC 4180 (a quoted
  * field may contain commas, newlines and doubled quotes). One row per call. LF and CRLF end a row; a byte
  * order mark at the start and, unless keep_empty is set, empty lines are skipped. */
-#ifndef NM_DELIMITED_H
-#define NM_DELIMITED_H
+#pragma once
 
 #include <stdio.h>
 #include "base/buffer.h"
@@ -44,5 +43,3 @@ char *nm_delimited_summary(const nm_delimited *table);
  * 99999. */
 bool nm_delimited_column(const char *number, size_t *column);
 void nm_delimited_release(nm_delimited *table);
-
-#endif

@@ -1,6 +1,5 @@
 /* Documents of plain text: each line, the lines between separators, or the whole file. */
-#ifndef NM_DOCUMENTS_H
-#define NM_DOCUMENTS_H
+#pragma once
 
 #include "base/file.h"
 #include "norma/choice.h"
@@ -35,5 +34,3 @@ void nm_documents_init(nm_documents *documents, FILE *stream, const char *path, 
 /* Reads the next document; *more is false at the end. NM_IO, and NM_FORMAT with file and line. */
 nm_status nm_documents_next(nm_documents *documents, bool *more, nm_error *err);
 void nm_documents_release(nm_documents *documents);
-
-#endif

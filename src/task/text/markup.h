@@ -1,7 +1,6 @@
 /* Sentences in the files of evaluation campaigns: WMT's .sgm and IWSLT's .xml (one sentence per <seg>), and
  * IWSLT's training text train.tags.* (lines of text between lines of metadata). */
-#ifndef NM_MARKUP_H
-#define NM_MARKUP_H
+#pragma once
 
 #include "base/file.h"
 #include "base/buffer.h"
@@ -36,5 +35,3 @@ void nm_markup_init(nm_markup *markup, nm_markup_kind kind, FILE *stream, const 
  * NM_IO. */
 nm_status nm_markup_next(nm_markup *markup, bool *more, nm_error *err);
 void nm_markup_release(nm_markup *markup);
-
-#endif

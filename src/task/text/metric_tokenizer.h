@@ -8,8 +8,7 @@
  *     ja-mecab  words of MeCab with the IPA dictionary, loaded at run time
  *     ko-mecab  words of MeCab-ko with mecab-ko-dic, loaded at run time
  *     spm       pieces of a SentencePiece model, such as that of flores200 */
-#ifndef NM_METRIC_TOKENIZER_H
-#define NM_METRIC_TOKENIZER_H
+#pragma once
 
 #include "text/segment.h"
 
@@ -55,5 +54,3 @@ void nm_metric_tokenize(const nm_metric_tokenizer *tokenizer, const char *text, 
 /* The tokenizer for a language code such as "ja" or "zh_CN": zh for Chinese, char for other languages written
  * without spaces, otherwise 13a. */
 const char *nm_metric_tokenizer_of_language(const char *language);
-
-#endif

@@ -1,6 +1,5 @@
 /* Data shared by the Moses tokenizer and detokenizer. */
-#ifndef NM_MOSES_RULES_H
-#define NM_MOSES_RULES_H
+#pragma once
 
 #include "norma/status.h"
 #include "base/buffer.h"
@@ -50,5 +49,3 @@ size_t nm_moses_find_protected(const char *line, size_t bytes, size_t at, size_t
 
 /* Appends the detokenized line, which must be valid UTF-8. */
 void nm_moses_detokenize(const nm_moses_language *language, const char *line, size_t bytes, nm_buffer *out);
-
-#endif

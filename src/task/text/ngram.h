@@ -3,8 +3,7 @@
  * Tokens (words or characters) have integer ids. An n-gram is a node of a trie, found in a hash map by the
  * node of its first n - 1 tokens and its last token, so that n-grams are not stored as text. The maps are
  * cleared in constant time and keep their memory, which is proportional to the longest segment. */
-#ifndef NM_NGRAM_H
-#define NM_NGRAM_H
+#pragma once
 
 #include "base/hash_map.h"
 #include "base/buffer.h"
@@ -51,5 +50,3 @@ void nm_ngrams_release(nm_ngrams *ngrams);
 
 /* Number of n-grams of an order (from 1) in a sequence. */
 int64_t nm_ngram_total(size_t n_words, int order);
-
-#endif

@@ -1,7 +1,6 @@
 /* Counts of test sets, one row per segment, from a hypothesis file and its references, or from segments in
  * memory. Files are read once, line by line; only the rows are stored. */
-#ifndef NM_SCORE_FILES_H
-#define NM_SCORE_FILES_H
+#pragma once
 
 #include "text/score_metric.h"
 
@@ -19,5 +18,3 @@ nm_status nm_score_count_texts(const nm_score_config *config, const char *const 
                                const char *const *references, int n_references, nm_counts *out,
                                uint64_t *references_hash, nm_error *err);
 void nm_score_counts_release(nm_counts *counts);
-
-#endif

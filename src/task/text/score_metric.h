@@ -1,7 +1,6 @@
 /* The metrics of norma score and norma/score.h: a table of functions over rows of counts, one row per
  * segment, and their options. */
-#ifndef NM_SCORE_METRIC_H
-#define NM_SCORE_METRIC_H
+#pragma once
 
 #include "base/stop.h"
 #include "text/bleu.h"
@@ -110,5 +109,3 @@ double nm_score_of_config(const int64_t *counts, const void *context);
 /* clang-format on */
 
 extern const nm_option_rule nm_score_rules[];
-
-#endif

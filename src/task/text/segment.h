@@ -1,8 +1,7 @@
 /* Normalization of the text of a segment for scoring. The reference implementations are a Perl script that
  * works on bytes and a Python program that works on Unicode, so ASCII and Unicode variants of whitespace and
  * lower case are needed. Texts are NUL-terminated; bytes that are not valid UTF-8 are kept. */
-#ifndef NM_SEGMENT_H
-#define NM_SEGMENT_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -24,5 +23,3 @@ void nm_lower_unicode(const char *text, nm_buffer *out);
  * from left to right without overlaps: the byte after a hyphen is not the byte before the next one (WMT's
  * compound splitting). */
 void nm_split_compounds(const char *text, nm_buffer *out);
-
-#endif

@@ -13,8 +13,7 @@
  *
  * A model is immutable: threads share it and each has its own nm_spm_coder. Without protobuf-c at build time
  * nm_spm_parse returns NM_UNSUPPORTED. */
-#ifndef NM_SENTENCEPIECE_H
-#define NM_SENTENCEPIECE_H
+#pragma once
 
 #include "base/random.h"
 #include "base/buffer.h"
@@ -107,5 +106,3 @@ void nm_spm_sample_merges(nm_spm_coder *coder, const char *text, size_t bytes, d
 void nm_spm_normalize(nm_spm_coder *coder, const char *line, size_t bytes, nm_buffer *out);
 /* Appends the text that the pieces, which are separated by spaces, represent. */
 void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffer *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Workspace of the segmentation with SentencePiece models, shared by sentencepiece_apply.c and
  * sentencepiece_sample.c. */
-#ifndef NM_SENTENCEPIECE_CODER_H
-#define NM_SENTENCEPIECE_CODER_H
+#pragma once
 
 #include "text/sentencepiece.h"
 
@@ -76,5 +75,3 @@ void nm_spm_set_text(nm_spm_coder *coder, const char *text, size_t bytes);
 void nm_spm_add_edges(nm_spm_coder *coder, size_t start);
 void nm_spm_push_end(nm_spm_coder *coder, size_t end);
 void nm_spm_append_piece(nm_spm_coder *coder, const char *text, size_t bytes, int32_t piece, nm_buffer *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Precision, recall and F1 of spans over all sentences (micro average), as in conlleval (Tjong Kim Sang and
  * De Meulder 2003) and, for the other schemes, seqeval: a span is correct if its first token, last token
  * and label are correct. */
-#ifndef NM_SPAN_F1_H
-#define NM_SPAN_F1_H
+#pragma once
 
 #include "base/bootstrap.h"
 #include "text/counter.h"
@@ -27,5 +26,3 @@ void nm_span_count_labels(const char *const *predicted, const char *const *gold,
 nm_span_score nm_span_compute(const nm_span_counts *counts);
 /* F1 in percent of summed counts, for nm_bootstrap_*; context is unused. */
 double nm_span_f1_of_counts(const int64_t *counts, const void *context);
-
-#endif

@@ -14,8 +14,7 @@
  * Spans are read as by seqeval, which accepts invalid sequences (and as by conlleval for iob1 and bio): B,
  * S and U start a span; I, M, E and L continue the span of the previous token if its mark is B, I or M with
  * the same label, and start a span otherwise. */
-#ifndef NM_TAGS_H
-#define NM_TAGS_H
+#pragma once
 
 #include "norma/choice.h"
 #include "norma/status.h"
@@ -95,5 +94,3 @@ void nm_tag_guess_add(nm_tag_guess *guess, const char *const *texts, int32_t n);
 nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess);
 /* The scheme if the tags are known to be span tags. */
 nm_tag_scheme nm_tag_guess_spans(const nm_tag_guess *guess);
-
-#endif

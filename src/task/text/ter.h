@@ -2,8 +2,7 @@
  * of phrases that turn the hypothesis into the reference, divided by the length of the reference. Lower is
  * better. Results are those of sacreBLEU 2.x, with the limits of Tercom; by default text is lowercased and
  * split at spaces. */
-#ifndef NM_TER_H
-#define NM_TER_H
+#pragma once
 
 #include "norma/status.h"
 
@@ -34,5 +33,3 @@ double nm_ter_of_counts(const int64_t *counts, const void *context);
 char *nm_ter_line(const nm_ter_config *config, double score, int n_references);
 /* "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:norma-X". The caller frees it. */
 char *nm_ter_signature(const nm_ter_config *config, int n_references);
-
-#endif

@@ -1,8 +1,7 @@
 /* The tokenizer of mteval-v13a as in sacreBLEU: entities are decoded; ASCII punctuation is split off, periods
  * and commas unless they are between digits, hyphens after digits only. Other characters are not split
  * off. */
-#ifndef NM_TOKENIZE_13A_H
-#define NM_TOKENIZE_13A_H
+#pragma once
 
 #include "text/segment.h"
 
@@ -13,5 +12,3 @@ void nm_tokenize_13a(const char *text, nm_buffer *scratch, nm_buffer *out);
 void nm_split_punctuation(const char *text, nm_buffer *scratch, nm_buffer *out);
 /* Like nm_tokenize_13a, but "'s" is split off and "<skipped>" is kept: the normalization of Tercom. */
 void nm_tokenize_tercom(const char *text, nm_buffer *scratch, nm_buffer *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tokenizers by name, which convert raw text to tokens separated by single spaces, and back. */
-#ifndef NM_TOKENIZER_H
-#define NM_TOKENIZER_H
+#pragma once
 
 #include "norma/choice.h"
 #include "norma/status.h"
@@ -77,5 +76,3 @@ void nm_tokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, 
 void nm_tokenizer_separate_symbols(const nm_tokenizer *tokenizer, const char *line, size_t bytes,
                                    nm_buffer *out);
 void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Two properties of the Unicode character database that utf8proc does not provide: Alphabetic and Lowercase.
  * The sorted ranges contain the code points that their general category does not imply. */
-#ifndef NM_UNICODE_RANGES_H
-#define NM_UNICODE_RANGES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ extern const nm_unicode_range nm_unicode_other_alphabetic[];
 extern const size_t nm_unicode_n_other_alphabetic;
 extern const nm_unicode_range nm_unicode_other_lowercase[];
 extern const size_t nm_unicode_n_other_lowercase;
-
-#endif

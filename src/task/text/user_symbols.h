@@ -1,7 +1,6 @@
 /* User-defined symbols: strings such as tags of languages and placeholders, each of which is one token
  * wherever it occurs in text. */
-#ifndef NM_USER_SYMBOLS_H
-#define NM_USER_SYMBOLS_H
+#pragma once
 
 #include "text/counter.h"
 
@@ -14,5 +13,3 @@ nm_status nm_user_symbols_parse(nm_counter *symbols, const char *list, nm_error 
  * position and sets *bytes to its length; line_bytes if there is none. */
 size_t nm_user_symbols_find(const nm_counter *symbols, const char *line, size_t line_bytes, size_t at,
                             size_t *bytes);
-
-#endif

@@ -3,8 +3,7 @@
  * Text is validated once, when it is read (nm_utf8_find_invalid); the other functions require valid text.
  * Properties are those of Perl's \p{...} classes, because Perl scripts define the tokenizer: alphabetic and
  * lower case are the derived properties, which include letter numbers, vowel signs and ordinal signs. */
-#ifndef NM_UTF8_H
-#define NM_UTF8_H
+#pragma once
 
 #include "base/utf8_check.h"
 #include "base/utf8_cut.h"
@@ -65,5 +64,3 @@ bool nm_unicode_is_mark(uint32_t point);         /* \p{M}, or a zero-width joine
  * or a part of an emoji sequence. *state is 0 for the first two characters of a sequence of calls, each with
  * the next character. */
 bool nm_unicode_joins(uint32_t before, uint32_t point, int32_t *state);
-
-#endif

@@ -5,8 +5,7 @@
  * <unk> 3 in the order of the code of Nguyen and Salazar (Transformers without Tears). The file does not
  * store the order. Tokens of a text that equal <s>, <pad> or </s> become <unk>. A vocabulary is immutable, so
  * threads may share it. */
-#ifndef NM_VOCAB_H
-#define NM_VOCAB_H
+#pragma once
 
 #include "base/ids.h"
 #include "norma/choice.h"
@@ -71,5 +70,3 @@ bool nm_vocab_has_padding_name(const char *symbol);
 size_t nm_vocab_encode(const nm_vocab *vocab, const char *line, size_t bytes, nm_ids *ids);
 /* Appends the symbols separated by spaces, without bos, pad and eos. */
 void nm_vocab_decode(const nm_vocab *vocab, const int32_t *ids, size_t n, nm_buffer *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The words of a text, separated by whitespace, and the words to which its subwords belong. */
-#ifndef NM_WORD_SPANS_H
-#define NM_WORD_SPANS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ typedef struct nm_subword_line { /* subwords or tokens separated by spaces */
  * are assumed to have equally many subwords. */
 void nm_word_spans_of_subwords(const char *text, const nm_word_span *spans, size_t n_spans,
                                const nm_subword_line *subwords, int32_t *words);
-
-#endif

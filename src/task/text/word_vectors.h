@@ -1,7 +1,6 @@
 /* Word vectors in text format: of GloVe (a word and its numbers per line) or word2vec (the same after a line
  * "WORDS WIDTH"). Only requested words are stored. */
-#ifndef NM_WORD_VECTORS_H
-#define NM_WORD_VECTORS_H
+#pragma once
 
 #include "text/counter.h"
 
@@ -23,5 +22,3 @@ const float *nm_word_vectors_find(const nm_word_vectors *vectors, const char *wo
 
 /* Divides every vector by its L2 norm, except zero vectors. */
 void nm_word_vectors_unit(nm_word_vectors *vectors);
-
-#endif

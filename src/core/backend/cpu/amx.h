@@ -1,7 +1,6 @@
 /* Tile registers of AMX: eight tiles of 16 rows of 64 bytes. A thread that uses them calls nm_amx_begin first
  * and nm_amx_end last. */
-#ifndef NM_AMX_H
-#define NM_AMX_H
+#pragma once
 
 #include "backend/cpu/simd.h"
 
@@ -30,7 +29,5 @@ NM_INLINE void nm_amx_end(void)
 {
     _tile_release();
 }
-
-#endif
 
 #endif

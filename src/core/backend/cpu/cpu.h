@@ -1,6 +1,5 @@
 /* The CPU backend: SIMD kernels compiled once per CPU level, chosen at run time. */
-#ifndef NM_CPU_H
-#define NM_CPU_H
+#pragma once
 
 #include "backend/backend_private.h"
 
@@ -57,6 +56,4 @@ NM_CPU_BF16(dot) /* with the instruction vdpbf16ps */
 NM_CPU_BF16(amx) /* with the instruction tdpbf16ps */
 #elif defined(__aarch64__)
 NM_CPU_BF16(neon)
-#endif
-
 #endif

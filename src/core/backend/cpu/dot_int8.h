@@ -9,8 +9,9 @@
  *
  * DOT_ROWS, DOT_PANELS: rows of x and panels of the largest tile; DOT_MATRIX rows and DOT_COLS columns of x
  * are read together. */
-#ifndef NM_DOT_INT8_H
-#define NM_DOT_INT8_H
+#pragma once
+
+#include <stdbool.h>
 
 #include "backend/cpu/simd.h"
 #include "base/int8.h"
@@ -294,7 +295,5 @@ NM_INLINE void dot_begin(void)
 NM_INLINE void dot_end(void)
 {
 }
-
-#endif
 
 #endif

@@ -5,8 +5,7 @@
  * on the numbers of rows, columns and threads or on the position of the element. Therefore decoding at batch
  * size 1 is bitwise identical to decoding in a larger batch. Results of all levels except base are bitwise
  * identical, too, because they use FMA. */
-#ifndef NM_GEMM_H
-#define NM_GEMM_H
+#pragma once
 
 #include "backend/cpu/simd.h"
 #include "norma/backend.h"
@@ -44,5 +43,3 @@ size_t NM_SIMD(nm_gemm_pack)(nm_backend *backend, const nm_gemm *gemm, float *to
 
 /* to[j] += sum over the rows of x, accumulated in double */
 void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to);
-
-#endif

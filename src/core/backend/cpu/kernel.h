@@ -1,6 +1,5 @@
 /* Helpers of the SIMD kernels: rows of matrices, partition of work, dropout factors, column sums. */
-#ifndef NM_KERNEL_H
-#define NM_KERNEL_H
+#pragma once
 
 #include "backend/backend_private.h"
 #include "backend/cpu/cpu.h"
@@ -207,5 +206,3 @@ NM_INLINE void nm_column_sums(const float *data, size_t stride, int32_t rows, in
         }
     }
 }
-
-#endif

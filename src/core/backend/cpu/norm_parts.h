@@ -1,7 +1,6 @@
 /* Helpers of the norm kernels: padded parameter vectors; sums over rows, which are accumulated in float per
  * block of NM_NORM_ROWS rows and added in double in the order of the blocks; residual connections. */
-#ifndef NM_NORM_PARTS_H
-#define NM_NORM_PARTS_H
+#pragma once
 
 #include "backend/cpu/kernel.h"
 
@@ -187,5 +186,3 @@ static __attribute__((noinline, unused)) void nm_residual_grad_rows(const nm_nor
         nm_drop_part(r->add ? nm_row(r->df, i) : NULL, nm_row(dx, i), &r->drop, (nm_part){i, 0, dx.cols},
                      nm_row(r->df, i));
 }
-
-#endif

@@ -12,8 +12,7 @@
  * Sums of bf16 products have the order of norma/backend.h at every CPU level: rows of even and odd k have
  * separate sums within a block. The emulation is exact: the product of two bf16 numbers is exact in float,
  * and FMA rounds as the bf16 instructions do in a mode in which denormal numbers are zero. */
-#ifndef NM_PANEL_H
-#define NM_PANEL_H
+#pragma once
 
 #include "backend/cpu/simd.h"
 
@@ -282,5 +281,3 @@ NM_INLINE void nm_pack_transposed(const float *from, size_t stride, int32_t rows
             v_store(to + (size_t)(first + j) * step, v[j]);
     }
 }
-
-#endif

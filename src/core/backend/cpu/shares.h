@@ -5,8 +5,7 @@
  * (docs/notes/performance-log.md). A thread that is slowed down loses blocks to the others.
  *
  * Results never depend on which thread computes a block. */
-#ifndef NM_SHARES_H
-#define NM_SHARES_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -63,5 +62,3 @@ static inline int32_t nm_shares_take(const nm_shares *shares, int32_t thread)
     }
     return -1;
 }
-
-#endif

@@ -9,8 +9,7 @@
  * Sums over columns have NM_LANES partial sums at every level: partial sum l is that of the columns l, l +
  * NM_LANES, l + 2 NM_LANES and so on. They are stored in NM_SUM_VECTORS vectors and added in a fixed order,
  * so that avx2, avx512 and neon give bitwise identical results. */
-#ifndef NM_SIMD_H
-#define NM_SIMD_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -124,5 +123,3 @@ NM_INLINE vf v_exp(vf x)
     vu exponent = vu_shift_left(vu_add(v_bits(t), vu_set(127u)), 23);
     return v_zero_below(x, v_set(-87.3f), v_mul(p, v_from_bits(exponent)));
 }
-
-#endif

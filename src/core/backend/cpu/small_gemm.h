@@ -1,6 +1,5 @@
 /* Single-threaded GEMM of small matrices with the register tile. */
-#ifndef NM_SMALL_GEMM_H
-#define NM_SMALL_GEMM_H
+#pragma once
 
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/tile.h"
@@ -114,5 +113,3 @@ NM_INLINE void multiply(const small_gemm *g)
         }
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* The register tile: up to NM_TILE_ROWS rows and NM_TILE_VECTORS vectors of columns of a GEMM, summed over k
  * in ascending order from zero, one multiply-add per panel row (panel.h); with AMX, 2 x 2 tiles of 16 x 16
  * elements. */
-#ifndef NM_TILE_H
-#define NM_TILE_H
+#pragma once
 
 #include "backend/cpu/panel.h"
 
@@ -433,7 +432,5 @@ NM_INLINE void nm_tile(const gemm_tile t)
         NM_TILE_CASE(14)
     }
 }
-
-#endif
 
 #endif

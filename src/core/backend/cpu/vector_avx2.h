@@ -1,6 +1,5 @@
 /* The vectors of simd.h on AVX2 with FMA: 8 floats. */
-#ifndef NM_VECTOR_AVX2_H
-#define NM_VECTOR_AVX2_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -165,5 +164,3 @@ NM_INLINE void v_transpose(vf r[NM_W])
         r[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
     }
 }
-
-#endif

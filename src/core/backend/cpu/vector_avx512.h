@@ -1,6 +1,5 @@
 /* The vectors of simd.h on AVX-512 (F, BW, DQ, VL): 16 floats. */
-#ifndef NM_VECTOR_AVX512_H
-#define NM_VECTOR_AVX512_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -172,5 +171,3 @@ NM_INLINE void v_transpose(vf r[NM_W])
         r[i + 12] = _mm512_shuffle_f32x4(b, d, 0xDD);
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The vectors of simd.h with the compiler's vector extension: 4 floats on any machine. */
-#ifndef NM_VECTOR_BASE_H
-#define NM_VECTOR_BASE_H
+#pragma once
 
 #define NM_W         4
 #define NM_TILE_ROWS 4
@@ -160,5 +159,3 @@ NM_INLINE void v_transpose(vf r[NM_W])
             r[j][i] = swap;
         }
 }
-
-#endif

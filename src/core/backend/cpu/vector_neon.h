@@ -1,6 +1,5 @@
 /* The vectors of simd.h on 64-bit Arm with NEON: 4 floats. */
-#ifndef NM_VECTOR_NEON_H
-#define NM_VECTOR_NEON_H
+#pragma once
 
 #include <arm_neon.h>
 
@@ -151,5 +150,3 @@ NM_INLINE void v_sums(vf x[4][4], float to[4])
     }
     v_store(to, v_add(v_add(quarters[0], quarters[2]), v_add(quarters[1], quarters[3])));
 }
-
-#endif

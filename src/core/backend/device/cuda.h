@@ -1,6 +1,5 @@
 /* What the files of the CUDA target share: the GPU, its streams, and their failures. */
-#ifndef NM_CUDA_H
-#define NM_CUDA_H
+#pragma once
 
 #include "backend/device/cuda_api.h"
 #include "backend/device/target.h"
@@ -113,5 +112,3 @@ bool nm_cublas_product(void *device, const struct gemm_args *args, bool rounded)
  * workers use the GPU. */
 void nm_cuda_launch(void *device, const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y,
                     const void *args);
-
-#endif

@@ -1,8 +1,7 @@
 /* The declarations of NVIDIA's driver API, NVRTC and cuBLASLt that Norma uses, so that a build needs no CUDA.
  * Names and values are NVIDIA's (CUDA 12 and 13); tests/device/check_cuda_api.c compares all of them with the
  * real headers, which it includes before this file with NM_CUDA_HEADERS defined. */
-#ifndef NM_CUDA_API_H
-#define NM_CUDA_API_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -184,5 +183,3 @@ typedef struct nm_cuda_cublas {
     NM_CUDA_CUBLAS(F)
 } nm_cuda_cublas;
 #undef F
-
-#endif

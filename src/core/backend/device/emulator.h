@@ -2,8 +2,7 @@
  * which run in turn between barriers and warp operations; blocks run in parallel. A barrier that some threads
  * do not reach, or a warp operation that a part of a warp reaches, aborts with kernel, block and thread.
  * Shared memory is filled with NaN at the start of a block. */
-#ifndef NM_EMULATOR_H
-#define NM_EMULATOR_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -88,5 +87,3 @@ static inline int nm_emulator_dot4(int a, int b, int c)
         c += (int8_t)((u32)a >> 8 * i) * (int8_t)((u32)b >> 8 * i);
     return c;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The device backend: nm_NAME_args become structs of device addresses (launch_*.c), with which kernels of the
  * dialect (dialect.h, *.inc) are launched, on the target of the backend (target.h) or by the emulator. */
-#ifndef NM_DEVICE_LAUNCH_H
-#define NM_DEVICE_LAUNCH_H
+#pragma once
 
 #include "backend/device/args.h"
 #include "norma/backend.h"
@@ -81,5 +80,3 @@ void nm_device_add_plane(nm_backend *b, dptr partials, nm_mat rows, int planes, 
                          void *out);
 /* out += the sums of the columns of x, unless out is NULL */
 void nm_device_add_columns(nm_backend *b, nm_mat x, void *out);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * All calls but those with a result in host memory are asynchronous, in the order of the calls. A failure is
  * kept: later calls do nothing, and `check` reports it. */
-#ifndef NM_DEVICE_TARGET_H
-#define NM_DEVICE_TARGET_H
+#pragma once
 
 #include "backend/device/args.h"
 #include "norma/backend.h"
@@ -32,5 +31,3 @@ typedef struct nm_device_target {
     nm_status (*create_worker)(void *device, void **worker, nm_error *err);
     void (*close)(void *device); /* also of a worker */
 } nm_device_target;
-
-#endif

@@ -1,4 +1,4 @@
-#include "norm/norm_assignment.h"
+#include "nn/norm_assignment.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,7 @@
  * STACK.LAYERS.SUBLAYER.PART, STACK.final or STACK.embedding, where STACK is enc, dec or lm, LAYERS is a
  * layer or a range of layers counted from 0, SUBLAYER is self, cross or ffn, and PART is output, inner,
  * query, key or value. If several entries match a site, the last one applies. */
-#ifndef NM_NORM_ASSIGNMENT_H
-#define NM_NORM_ASSIGNMENT_H
+#pragma once
 
 #include "norma/option.h"
 
@@ -49,5 +48,3 @@ bool nm_norm_option_applies(const nm_options *options, const char *path);
 nm_norm_predicate nm_norm_follows_length;
 /* The argument is the wanted name. */
 nm_norm_predicate nm_norm_is_named;
-
-#endif
