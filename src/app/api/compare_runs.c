@@ -175,10 +175,10 @@ static void warn_same_weights(const nm_comparison *self)
         const nm_run_result *run = &self->experiment.queue.jobs[i].result;
         if (!run->same_weights)
             continue;
-        char *line = nm_format("warning: %s and %s, seed %lld: the trained weights are identical",
-                               run->same_weights->variant, run->variant, (long long)run->seed);
+        NM_AUTO_FREE char *line =
+            nm_format("warning: %s and %s, seed %lld: the trained weights are identical",
+                      run->same_weights->variant, run->variant, (long long)run->seed);
         on_message((void *)self, line);
-        free(line);
     }
 }
 
@@ -201,12 +201,12 @@ static void warn_precisions(const nm_comparison *self)
         first = first ? first : job;
         if (job->result.bf16 == first->result.bf16)
             continue;
-        char *line = nm_format("warning: %s was trained in %s and %s in %s: their CPUs differ, and "
-                               "device.precision is auto; set it to compare models of the same precision",
-                               first->folder, first->result.bf16 ? "bf16" : "float", job->folder,
-                               job->result.bf16 ? "bf16" : "float");
+        NM_AUTO_FREE char *line =
+            nm_format("warning: %s was trained in %s and %s in %s: their CPUs differ, and "
+                      "device.precision is auto; set it to compare models of the same precision",
+                      first->folder, first->result.bf16 ? "bf16" : "float", job->folder,
+                      job->result.bf16 ? "bf16" : "float");
         on_message((void *)self, line);
-        free(line);
         return;
     }
 }
@@ -224,13 +224,12 @@ static char *default_folder(const char *recipe, const char *profile)
 static nm_status set_option(nm_comparison *self, const char *name, const char *value, nm_error *err)
 {
     nm_status status = NM_OK;
-    char *path = nm_option_path(self->options, sections, name);
+    NM_AUTO_FREE char *path = nm_option_path(self->options, sections, name);
     bool compare = !strncmp(path, "compare.", 8);
     if (compare || !strncmp(path, "run.", 4))
         status = nm_options_set(self->options, path, value, NM_ORIGIN_COMMAND, err);
     if (!compare)
         nm_settings_add(&self->experiment.queue.settings, path, value);
-    free(path);
     return status;
 }
 
@@ -340,15 +339,13 @@ static nm_status check_results_options(const nm_comparison *self, const char *co
 {
     static const char *const used[] = {"compare.format", "compare.margin", "compare.samples"};
     for (size_t i = 0; options && options[i] && options[i + 1]; i += 2) {
-        char *path = nm_option_path(self->options, sections, options[i]);
+        NM_AUTO_FREE char *path = nm_option_path(self->options, sections, options[i]);
         bool known = false;
         for (size_t k = 0; k < sizeof used / sizeof *used; k++)
             known = known || !strcmp(path, used[k]);
-        nm_status status =
-            known ? NM_OK
-                  : nm_fail(err, NM_USAGE, "--%s has no effect with --results, which trains nothing", path);
-        free(path);
-        NM_TRY(status);
+        NM_TRY(known
+                   ? NM_OK
+                   : nm_fail(err, NM_USAGE, "--%s has no effect with --results, which trains nothing", path));
     }
     return NM_OK;
 }
@@ -405,10 +402,9 @@ static nm_status announce(nm_comparison *self, nm_error *err)
         return NM_OK;
     if (waiting && !c->plan.seconds)
         NM_TRY(nm_comparison_plan_make(c, &self->stop, false, err));
-    char *line = waiting ? nm_comparison_plan_line(c) : NULL;
+    NM_AUTO_FREE char *line = waiting ? nm_comparison_plan_line(c) : NULL;
     if (line)
         on_message(self, line);
-    free(line);
     return NM_OK;
 }
 

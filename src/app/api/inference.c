@@ -15,10 +15,8 @@ nm_status nm_settings_apply(nm_options *options, const char *sections, const cha
     for (size_t i = 0; settings && settings[i]; i += 2) {
         if (!settings[i + 1])
             return nm_fail(err, NM_USAGE, "option %s has no value", settings[i]);
-        char *path = nm_option_path(options, sections, settings[i]);
-        nm_status status = nm_options_set(options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
-        free(path);
-        NM_TRY(status);
+        NM_AUTO_FREE char *path = nm_option_path(options, sections, settings[i]);
+        NM_TRY(nm_options_set(options, path, settings[i + 1], NM_ORIGIN_COMMAND, err));
     }
     return NM_OK;
 }
@@ -82,11 +80,10 @@ static nm_status override(nm_options *model_options, const nm_inference *self, c
                           const char *const *settings, nm_error *err)
 {
     for (size_t i = 0; settings && settings[i]; i += 2) {
-        char *path = nm_option_path(self->options, type->sections, settings[i]);
+        NM_AUTO_FREE char *path = nm_option_path(self->options, type->sections, settings[i]);
         nm_status status = NM_OK;
         if (nm_options_row(model_options, path))
             status = nm_options_set(model_options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
-        free(path);
         NM_TRY(status);
     }
     return NM_OK;

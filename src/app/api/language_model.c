@@ -231,7 +231,7 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     nm_call call;
     nm_call_begin(&call, &self->inference.calls);
     nm_ids ids = {0};
-    int64_t *ends = nm_allocate(n * sizeof *ends);
+    NM_AUTO_FREE int64_t *ends = nm_allocate(n * sizeof *ends);
     nm_status status = encode_lines(self, w, lines, n, &call.stop, &ids, ends, err);
     double *token_nll = nm_allocate(ids.n * sizeof *token_nll);
     nm_lm_scored scored = {0};
@@ -251,7 +251,6 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
         free(token_nll);
     nm_lm_scored_release(&scored);
     nm_ids_release(&ids);
-    free(ends);
     nm_workspaces_return(&self->pool, w);
     return status;
 }
@@ -503,10 +502,9 @@ static char *continuation_of(workspace *w, const nm_id_list *prompt, const nm_id
 {
     if (!nm_lm_keeps_text(w->text))
         return text_of(w, found->data, found->n);
-    char *head = text_of(w, prompt->ids, (size_t)prompt->n);
+    NM_AUTO_FREE char *head = text_of(w, prompt->ids, (size_t)prompt->n);
     size_t bytes = strlen(head);
     bool begins = !strncmp(whole, head, bytes);
-    free(head);
     return begins ? nm_format("%s", whole + bytes) : text_of(w, found->data, found->n);
 }
 
@@ -520,11 +518,10 @@ typedef struct generation {
 /* The continuation in the text with its prompt. */
 static char *after_prompt(const generation *g, const nm_id_list *prompt, char *whole)
 {
-    char *head = text_of(g->w, prompt->ids, (size_t)prompt->n);
+    NM_AUTO_FREE char *head = text_of(g->w, prompt->ids, (size_t)prompt->n);
     size_t begin = 0;
     while (head[begin] && head[begin] == whole[begin])
         begin++;
-    free(head);
     return whole + begin;
 }
 
@@ -562,14 +559,12 @@ static size_t search_from(const generation *g, const nm_id_list *prompt, const n
 static bool contains_stop(void *user, const nm_id_list *prompt, const nm_ids *found)
 {
     const generation *g = user;
-    char *end = text_from(g->w, prompt, found, search_from(g, prompt, found));
+    NM_AUTO_FREE char *end = text_from(g->w, prompt, found, search_from(g, prompt, found));
     bool contains = nm_stop_strings_find(g->stops, end) != NULL;
-    free(end);
     if (!contains)
         return false;
-    char *whole = text_from(g->w, prompt, found, 0);
+    NM_AUTO_FREE char *whole = text_from(g->w, prompt, found, 0);
     contains = find_stop(g, prompt, whole) != NULL;
-    free(whole);
     return contains;
 }
 
@@ -622,8 +617,8 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
     NM_TRY(begin_call(self, "cannot generate text", &w, err));
     nm_call call;
     nm_call_begin(&call, &self->inference.calls);
-    nm_ids *heads = nm_allocate(n * sizeof *heads), *found = nm_allocate(n * sizeof *found);
-    nm_id_list *lists = nm_allocate(n * sizeof *lists);
+    NM_AUTO_FREE nm_ids *heads = nm_allocate(n * sizeof *heads), *found = nm_allocate(n * sizeof *found);
+    NM_AUTO_FREE nm_id_list *lists = nm_allocate(n * sizeof *lists);
     nm_status status = encode_prompts(self, w, prompts, n, heads, err);
     for (size_t i = 0; i < n; i++)
         lists[i] = (nm_id_list){heads[i].data, (int32_t)heads[i].n};
@@ -638,9 +633,6 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
         nm_ids_release(&heads[i]);
         nm_ids_release(&found[i]);
     }
-    free(heads);
-    free(found);
-    free(lists);
     nm_workspaces_return(&self->pool, w);
     return status;
 }

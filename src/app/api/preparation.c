@@ -27,9 +27,9 @@ static void append_visible(nm_buffer *out, const char *text)
 static void append_example(nm_buffer *out, const nm_drop_example *example, int sides)
 {
     const char *path = example->path ? example->path : "";
-    char *head = nm_format("\n  %s%sline %lld:", path, *path ? ", " : "", (long long)example->line);
+    NM_AUTO_FREE char *head =
+        nm_format("\n  %s%sline %lld:", path, *path ? ", " : "", (long long)example->line);
     nm_buffer_append(out, head, strlen(head));
-    free(head);
     for (int side = 0; side < sides; side++) {
         const char *separator = side ? " | " : " ";
         nm_buffer_append(out, separator, strlen(separator));
@@ -57,13 +57,12 @@ static void warn_of_drops(const nm_prepared *self, const nm_prepare_events *even
     if (100 * dropped <= WARN_PERCENT * train->pairs)
         return;
     const char *option = nm_drop_reason_option(most);
-    char *first = nm_format("%.1f %% of the training %s were dropped, most of them as \"%s\"%s%s%s",
-                            100.0 * (double)dropped / (double)train->pairs, nm_prepared_unit(self),
-                            nm_drop_reason_text(most), *option ? "; the option --" : "", option,
-                            *option ? " changes this filter" : "");
+    NM_AUTO_FREE char *first = nm_format(
+        "%.1f %% of the training %s were dropped, most of them as \"%s\"%s%s%s",
+        100.0 * (double)dropped / (double)train->pairs, nm_prepared_unit(self), nm_drop_reason_text(most),
+        *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
     nm_buffer text = {0};
     nm_buffer_append(&text, first, strlen(first));
-    free(first);
     for (int i = 0; i < train->n_examples[most]; i++)
         append_example(&text, &train->examples[most][i], report->sides);
     events->message(events->user, text.data);
@@ -81,12 +80,12 @@ static void warn_of_repeated_pairs(const nm_prepared *self, const nm_prepare_eve
         const nm_prepare_split_report *s = &report->splits[split];
         if (100 * s->repeated <= (pairs ? PAIR_PERCENT : LINE_PERCENT) * s->kept)
             continue;
-        char *text = nm_format("%lld of %lld %s of %s also occur in the training text: scores on them do not "
-                               "show how the model %s new text",
-                               (long long)s->repeated, (long long)s->kept, nm_prepared_unit(self),
-                               nm_prepare_split_names[split], pairs ? "translates" : "predicts");
+        NM_AUTO_FREE char *text =
+            nm_format("%lld of %lld %s of %s also occur in the training text: scores on them do not "
+                      "show how the model %s new text",
+                      (long long)s->repeated, (long long)s->kept, nm_prepared_unit(self),
+                      nm_prepare_split_names[split], pairs ? "translates" : "predicts");
         events->message(events->user, text);
-        free(text);
     }
 }
 
@@ -99,12 +98,12 @@ static void warn_of_tokenized_text(const nm_prepared *self, const nm_prepare_eve
     int64_t kept = train->kept + train->held_out;
     if (100 * train->tokenized <= WARN_PERCENT * kept)
         return;
-    char *text = nm_format("%lld of %lld training %s contain &apos;, &quot; or \"@@ \", as text that is "
-                           "tokenized already: it needs --tokenizer none, or norma "
-                           "detokenize first",
-                           (long long)train->tokenized, (long long)kept, nm_prepared_unit(self));
+    NM_AUTO_FREE char *text =
+        nm_format("%lld of %lld training %s contain &apos;, &quot; or \"@@ \", as text that is "
+                  "tokenized already: it needs --tokenizer none, or norma "
+                  "detokenize first",
+                  (long long)train->tokenized, (long long)kept, nm_prepared_unit(self));
     events->message(events->user, text);
-    free(text);
 }
 
 /* Warns if more than a few percent of the training tokens are not in the dictionary, as with one of another
@@ -117,13 +116,12 @@ static void warn_of_unknown_tokens(const nm_prepared *self, const nm_prepare_eve
     for (int side = 0; side < report->sides; side++) {
         if (100 * train->unknown[side] <= WARN_PERCENT * train->tokens[side])
             continue;
-        char *text = nm_format(
+        NM_AUTO_FREE char *text = nm_format(
             "%s: %.1f %% of the training tokens are unknown: the dictionary must be that of the tokenizer "
             "and of the BPE codes or SentencePiece model",
             nm_prepare_side_name(report->sides, side),
             100.0 * (double)train->unknown[side] / (double)train->tokens[side]);
         events->message(events->user, text);
-        free(text);
     }
 }
 
@@ -142,14 +140,13 @@ static void warn_of_other_text(const nm_prepared *self, const nm_prepare_events 
                 (double)train->unknown[side] / (double)(train->tokens[side] ? train->tokens[side] : 1);
             if (here <= limit + 3 * there)
                 continue;
-            char *text =
+            NM_AUTO_FREE char *text =
                 nm_format("%s%s%s: %.1f %% of the tokens are unknown, %.1f %% of the training text: is its "
                           "encoding (--%s-encoding), language or tokenization another one?",
                           nm_prepare_split_names[split], report->sides == 2 ? ", " : "",
                           report->sides == 2 ? nm_prepare_side_name(report->sides, side) : "", 100 * here,
                           100 * there, nm_prepare_split_names[split]);
             events->message(events->user, text);
-            free(text);
         }
 }
 
@@ -169,12 +166,11 @@ static void warn_of_missing_spaces(const nm_prepared *self, const nm_prepare_eve
         bool compared = other != side && !nm_language_has_no_spaces(languages[other]);
         if (!nm_language_has_no_spaces(languages[side]) || (compared && 2 * words[side] >= words[other]))
             continue;
-        char *text =
+        NM_AUTO_FREE char *text =
             nm_format("%s: \"%s\" is written without spaces, at which the Moses tokenizer splits words: "
                       "use --tokenizer sentencepiece, or none for text that is segmented already",
                       nm_prepare_side_name(report->sides, side), languages[side]);
         events->message(events->user, text);
-        free(text);
     }
 }
 
@@ -201,16 +197,12 @@ static nm_status use_settings_of_like(nm_prepared *self, const nm_options *like,
 {
     for (size_t i = 0; nm_prepare_like_options[i]; i++) {
         const char *name = nm_prepare_like_options[i];
-        char *path = nm_format("prepare.%s", name),
-             *value = is_file(name) ? nm_duplicate("") : nm_options_get(like, path);
-        nm_status status =
-            nm_options_origin(self->options, path) == NM_ORIGIN_COMMAND
-                ? nm_fail(err, NM_USAGE, "%s cannot be combined with prepare.like, which has the settings",
-                          path)
-                : nm_options_set(self->options, path, value, NM_ORIGIN_PROFILE, err);
-        free(value);
-        free(path);
-        NM_TRY(status);
+        NM_AUTO_FREE char *path = nm_format("prepare.%s", name),
+                          *value = is_file(name) ? nm_duplicate("") : nm_options_get(like, path);
+        NM_TRY(nm_options_origin(self->options, path) == NM_ORIGIN_COMMAND
+                   ? nm_fail(err, NM_USAGE, "%s cannot be combined with prepare.like, which has the settings",
+                             path)
+                   : nm_options_set(self->options, path, value, NM_ORIGIN_PROFILE, err));
     }
     return NM_OK;
 }
@@ -221,13 +213,10 @@ static nm_status use_defaults_of_like(nm_prepared *self, const nm_options *like,
     static const char *const names[] = {"prepare.source_lang", "prepare.target_lang", "prepare.documents",
                                         "prepare.document_separator"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *value = nm_options_get(like, names[i]), *own = nm_options_get(self->options, names[i]);
+        NM_AUTO_FREE char *value = nm_options_get(like, names[i]),
+                          *own = nm_options_get(self->options, names[i]);
         bool differs = nm_options_origin(self->options, names[i]) == NM_ORIGIN_DEFAULT && strcmp(value, own);
-        nm_status status =
-            differs ? nm_options_set(self->options, names[i], value, NM_ORIGIN_FILE, err) : NM_OK;
-        free(value);
-        free(own);
-        NM_TRY(status);
+        NM_TRY(differs ? nm_options_set(self->options, names[i], value, NM_ORIGIN_FILE, err) : NM_OK);
     }
     return NM_OK;
 }
@@ -293,12 +282,11 @@ static void warn_of_missing_prefixes(const nm_prepared *self, const nm_prepare_e
     for (int side = 0; side < self->report.sides && !strcmp(config->tokenizer, "moses"); side++) {
         if (!*languages[side] || *lists[side] || nm_moses_has_prefixes(languages[side]))
             continue;
-        char *text =
+        NM_AUTO_FREE char *text =
             nm_format("%s: there is no list of abbreviations for \"%s\", so that of English is used; "
                       "nonbreaking_prefixes reads a list of Moses",
                       nm_prepare_side_name(self->report.sides, side), languages[side]);
         events->message(events->user, text);
-        free(text);
     }
 }
 

@@ -203,7 +203,7 @@ static nm_status count(const nm_score_config *config, const test_set *set, nm_co
 
 static void complete(nm_scores *self)
 {
-    int64_t *sum = nm_counts_sum(self->counts);
+    NM_AUTO_FREE int64_t *sum = nm_counts_sum(self->counts);
     const nm_score_metric *metric = self->config.metric;
     self->value = metric->score(&self->config, sum);
     self->line = metric->line(&self->config, sum, self->n_references);
@@ -211,7 +211,6 @@ static void complete(nm_scores *self)
     self->metric_signature =
         nm_format("%s %s %d %llu %d", metric->name, self->signature, self->resampling.n_resamples,
                   (unsigned long long)self->resampling.seed, self->resampling.centered);
-    free(sum);
 }
 
 static nm_status run(nm_scorer *self, const test_set *set, nm_scores **scores, nm_error *err)

@@ -18,9 +18,8 @@ nm_status nm_stop_strings_read(nm_stop_strings *self, const nm_options *options,
                                const char *option, const char *const *settings, nm_error *err)
 {
     for (size_t i = 0; settings && settings[i]; i += 2) {
-        char *path = nm_option_path(options, sections, settings[i]);
+        NM_AUTO_FREE char *path = nm_option_path(options, sections, settings[i]);
         const bool matches = !strcmp(path, option);
-        free(path);
         if (!matches || !*settings[i + 1])
             continue;
         if (nm_text_check(settings[i + 1], strlen(settings[i + 1]), option, err) != NM_OK)

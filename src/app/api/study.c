@@ -38,7 +38,7 @@ static nm_status set_options(nm_study *self, const char *const *options, nm_erro
     for (size_t i = 0; options && options[i]; i += 2) {
         if (!options[i + 1])
             return nm_fail(err, NM_USAGE, "option %s has no value", options[i]);
-        char *path = nm_option_path(self->options, sections, options[i]);
+        NM_AUTO_FREE char *path = nm_option_path(self->options, sections, options[i]);
         bool study = !strncmp(path, "study.", 6), counts = true;
         nm_status status = NM_OK;
         if (study || !strncmp(path, "run.", 4))
@@ -51,7 +51,6 @@ static nm_status set_options(nm_study *self, const char *const *options, nm_erro
             nm_format_append(&self->key, " %s=%s", path, options[i + 1]);
         if (status == NM_OK && !strcmp(path, "train.updates"))
             status = nm_fail(err, NM_USAGE, "train.updates has no effect: use --updates (study.updates)");
-        free(path);
         NM_TRY(status);
     }
     return NM_OK;

@@ -177,9 +177,8 @@ static void name_tags(const nm_tagger *self, const int32_t *tags, struct tagged_
         sentence->n_spans =
             (size_t)nm_tag_spans((const char *const *)sentence->tags, (int32_t)n, sentence->spans);
     for (size_t i = 0; i < n; i++) {
-        char *tag = sentence->tags[i];
+        NM_AUTO_FREE char *tag = sentence->tags[i];
         sentence->tags[i] = nm_tag_written(self->scheme, tag);
-        free(tag);
     }
     for (size_t i = 0; i < sentence->n_spans; i++) {
         const char *written = sentence->tags[sentence->spans[i].first];

@@ -39,9 +39,8 @@ static void on_message(void *user, const char *text)
 
 static void warn(nm_training *self, const char *text)
 {
-    char *line = nm_format("warning: %s", text);
+    NM_AUTO_FREE char *line = nm_format("warning: %s", text);
     on_message(self, line);
-    free(line);
 }
 
 /* Training continues if the event files cannot be written. */
@@ -100,14 +99,12 @@ static nm_status read_file_or_text(nm_options *options, const char *recipe, nm_e
 static nm_status read_recipe(nm_training *self, const char *recipe, nm_error *err)
 {
     nm_options *own = nm_options_create_like(self->options);
-    char *message = NULL, *profile = nm_options_get(self->options, "run.profile");
+    NM_AUTO_FREE char *message = NULL, *profile = nm_options_get(self->options, "run.profile");
     nm_status status = nm_options_set(own, "run.profile", profile, NM_ORIGIN_COMMAND, err);
     NM_THEN(status, read_file_or_text(own, recipe, err));
     NM_THEN(status, nm_norm_option_replace(self->options, own, &message, err));
     if (message)
         on_message(self, message);
-    free(message);
-    free(profile);
     nm_options_free(own);
     NM_TRY(status);
     return read_file_or_text(self->options, recipe, err);
@@ -137,7 +134,7 @@ static char *run_folder(const nm_run_options *run, const char *recipe)
 /* NM_MISMATCH if config.ini in the folder has another task, whose options would be unknown. */
 static nm_status check_task(const nm_training *self, nm_error *err)
 {
-    char *path = nm_path_join(self->folder, "config.ini"), *run_task = NULL;
+    NM_AUTO_FREE char *path = nm_path_join(self->folder, "config.ini"), *run_task = NULL;
     bool found;
     nm_status status = nm_file_find(path, &found, err);
     if (status == NM_OK && found)
@@ -145,8 +142,6 @@ static nm_status check_task(const nm_training *self, nm_error *err)
     if (status == NM_OK && run_task && strcmp(run_task, self->task->name))
         status = nm_fail(err, NM_MISMATCH, "%s: the run has run.task = %s, the recipe %s", self->folder,
                          run_task, self->task->name);
-    free(run_task);
-    free(path);
     return status;
 }
 
@@ -185,10 +180,9 @@ static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume re
 
 static void report_sizes(const nm_training *self, int64_t size)
 {
-    char *message = size < 0 ? NULL : nm_recipe_describe_sizes(self->options, self->task, size);
+    NM_AUTO_FREE char *message = size < 0 ? NULL : nm_recipe_describe_sizes(self->options, self->task, size);
     if (message)
         on_message((void *)self, message);
-    free(message);
 }
 
 /* A run that exists has the structure of its model, which may have been removed since. */
@@ -227,10 +221,8 @@ static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *e
 /* Whether the recipe is the configuration of the run itself, which a resumed run without a recipe has. */
 static bool is_own_config(const nm_training *self, const char *recipe)
 {
-    char *path = nm_path_join(self->folder, "config.ini");
-    bool own = nm_file_is_same(recipe, path);
-    free(path);
-    return own;
+    NM_AUTO_FREE char *path = nm_path_join(self->folder, "config.ini");
+    return nm_file_is_same(recipe, path);
 }
 
 /* NM_USAGE if the recipe sets the task, which must be known before it is read. */
@@ -271,10 +263,8 @@ static nm_status open_events(nm_training *self, nm_error *err)
     const nm_run_options *run = nm_options_find(self->options, "run");
     if (!run->tensorboard || self->silent || run->dry_run)
         return NM_OK;
-    char *events = nm_path_join(self->folder, "tensorboard");
-    nm_status status = nm_events_open(&self->tensorboard, self->folder, events, err);
-    free(events);
-    return status;
+    NM_AUTO_FREE char *events = nm_path_join(self->folder, "tensorboard");
+    return nm_events_open(&self->tensorboard, self->folder, events, err);
 }
 
 /* The default warm-up of 4,000 updates is longer than many a short run, whose rate would only rise. */
@@ -284,12 +274,11 @@ static void warn_about_warmup(nm_training *self)
     const nm_norm_plan *plan = &nm_trainer_task(self->trainer)->plan;
     if (!nm_schedule_has_length(schedule) || plan->updates <= 0 || plan->warmup_updates < plan->updates)
         return;
-    char *text =
+    NM_AUTO_FREE char *text =
         nm_format("the warm-up (%lld updates) does not end in the run (%lld updates), so the learning "
                   "rate never reaches schedule.lr: lower schedule.warmup",
                   (long long)plan->warmup_updates, (long long)plan->updates);
     warn(self, text);
-    free(text);
 }
 
 /* What norma convert makes of the model at the end of the run. */
@@ -300,12 +289,11 @@ static void report_class(const nm_training *self)
     const nm_loaded_model view = {.options = self->options,
                                   .task = *nm_trainer_task(self->trainer),
                                   .model = nm_trainer_model(self->trainer)};
-    char *line =
+    NM_AUTO_FREE char *line =
         nm_huggingface_class(&view, &class, &err) == NM_OK
             ? nm_format("class of the model in transformers: %s (norma convert --to huggingface)", class)
             : nm_format("norma convert --to huggingface will refuse the model: %s", err.text);
     on_message((void *)self, line);
-    free(line);
 }
 
 static nm_status open_training(nm_training *self, const char *recipe, const char *folder,

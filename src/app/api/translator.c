@@ -87,10 +87,8 @@ static nm_status choose_search(nm_translator *self, nm_error *err)
         self->search = *given;
     self->search.batch_tokens = given->batch_tokens;
     NM_TRY(nm_decode_options_check(&self->search, err));
-    char *warning = NULL; /* about options of the model file, which the training accepted */
-    nm_status status = nm_options_check(self->inference.models[0].options, &warning, err);
-    free(warning);
-    return status;
+    NM_AUTO_FREE char *warning = NULL; /* about options of the model file, which the training accepted */
+    return nm_options_check(self->inference.models[0].options, &warning, err);
 }
 
 static nm_status open_decoder(const nm_translator *self, nm_decoder **decoder, nm_error *err)
@@ -369,7 +367,7 @@ static void add_words(const nm_translator *self, workspace *w, const char *sourc
     nm_vocab_decode(self->parts->target_vocab, found->ids, (size_t)found->n, &w->subwords);
     const nm_subword_line of_target = {w->subwords.data, w->subwords.bytes, n_tokens, is_byte_level(w)};
     nm_word_spans_of_subwords(out->text, spans[1], n_words[1], &of_target, words[1]);
-    double *sums = nm_allocate((n_words[1] + 1) * (n_words[0] + 1) * sizeof *sums);
+    NM_AUTO_FREE double *sums = nm_allocate((n_words[1] + 1) * (n_words[0] + 1) * sizeof *sums);
     out->n_words = n_words[1];
     out->words = nm_allocate(n_words[1] * sizeof *out->words);
     for (int32_t t = 0; t < n_tokens && n_words[1]; t++) {
@@ -386,7 +384,6 @@ static void add_words(const nm_translator *self, workspace *w, const char *sourc
             if (weights[s] > (word->source < 0 ? 0 : weights[word->source]))
                 word->source = (int32_t)s;
     }
-    free(sums);
     for (int side = 0; side < 2; side++) {
         free(spans[side]);
         free(words[side]);
@@ -401,8 +398,8 @@ static nm_status align(const nm_translator *self, workspace *w, const char *cons
     size_t n = 0, total = 0;
     for (size_t i = 0; i < out->n; i++)
         total += out->texts[i].n;
-    nm_id_list *pairs = nm_allocate(2 * total * sizeof *pairs);
-    nm_translation *scored = nm_allocate(total * sizeof *scored);
+    NM_AUTO_FREE nm_id_list *pairs = nm_allocate(2 * total * sizeof *pairs);
+    NM_AUTO_FREE nm_translation *scored = nm_allocate(total * sizeof *scored);
     for (size_t i = 0; i < out->n; i++)
         for (size_t k = 0; k < out->texts[i].n; k++, n++) {
             pairs[n] = lists[i];
@@ -417,8 +414,6 @@ static nm_status align(const nm_translator *self, workspace *w, const char *cons
                 add_words(self, w, texts[i], &scored[n].list[0], lists[i].n, &out->texts[i].list[k]);
             nm_translation_release(&scored[n]);
         }
-    free(pairs);
-    free(scored);
     return status;
 }
 
@@ -454,7 +449,7 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
     const char *const *targets = options->targets;
     nm_id_list *lists[2] = {nm_allocate(out->n * sizeof(nm_id_list)),
                             targets ? nm_allocate(out->n * sizeof(nm_id_list)) : NULL};
-    nm_translation *found = nm_allocate(out->n * sizeof *found);
+    NM_AUTO_FREE nm_translation *found = nm_allocate(out->n * sizeof *found);
     for (size_t i = 0; i < out->n; i++) /* the decoder skips empty lists */
         for (int side = 0; side < 1 + (targets != NULL); side++)
             if (!out->texts[i].too_long && encoded_text(&sides[side], i).n > (side ? 0 : 1))
@@ -473,7 +468,6 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
         nm_translation_release(&found[i]);
     free(lists[0]);
     free(lists[1]);
-    free(found);
     return status;
 }
 

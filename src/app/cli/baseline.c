@@ -147,13 +147,12 @@ static nm_status run_one(job *self, const nm_baseline_type *type, nm_error *err)
 
 static nm_status unknown_name(const job *self, nm_error *err)
 {
-    char *known = nm_duplicate("");
+    NM_AUTO_FREE char *known = nm_duplicate("");
     for (const nm_baseline_type *const *type = nm_baseline_types; *type; type++)
         if ((*type)->task == self->task.type)
             nm_list_append(&known, (*type)->name);
     nm_fail(err, NM_USAGE, "output.only = %.100s: no such baseline of %s; available: %s", self->output->only,
             self->task.type->name, known);
-    free(known);
     return err->status;
 }
 

@@ -251,7 +251,7 @@ static nm_status exchange_results(job *self, nm_error *err)
     if (!self->config->evaluate)
         return nm_model_session_flush(self->session, err);
     char *all;
-    size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
+    NM_AUTO_FREE size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
     nm_status status = nm_comm_gather_bytes(comm, self->pairs.data, self->pairs.n * sizeof *self->pairs.data,
                                             &all, ends, err);
     const int32_t *pairs = (const int32_t *)(const void *)all;
@@ -259,7 +259,6 @@ static nm_status exchange_results(job *self, nm_error *err)
         nm_ids_append(&self->results, pairs[i]);
     self->pairs.n = 0;
     free(all);
-    free(ends);
     return status;
 }
 
@@ -313,15 +312,13 @@ static nm_interval interval_of(const job *self)
     resamples.n_resamples = (int)self->config->bootstrap;
     resamples.seed = (uint64_t)self->config->seed;
     const size_t n = n_evaluated(self);
-    int64_t *rows = nm_allocate((n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
+    NM_AUTO_FREE int64_t *rows = nm_allocate((n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         rows[NM_ACCURACY_COUNTS * i] = self->results.data[2 * i] == self->results.data[2 * i + 1];
         rows[NM_ACCURACY_COUNTS * i + 1] = 1;
     }
     const nm_counts counts = {rows, n, NM_ACCURACY_COUNTS};
-    nm_interval interval = nm_bootstrap_interval(counts, nm_accuracy_of_counts, NULL, &resamples);
-    free(rows);
-    return interval;
+    return nm_bootstrap_interval(counts, nm_accuracy_of_counts, NULL, &resamples);
 }
 
 #define CLASS_EVALUATION(F)                                                                                  \
@@ -387,13 +384,12 @@ static void report_unknown_labels(const job *self)
 {
     if (!self->unknown.n)
         return;
-    char *lines = nm_cli_line_numbers_text(&self->unknown), *names = nm_classification_list(&self->others);
+    NM_AUTO_FREE char *lines = nm_cli_line_numbers_text(&self->unknown),
+                      *names = nm_classification_list(&self->others);
     fprintf(stderr,
             "norma: the labels of %lld of %zu texts are not among the model's classes: %s (%s); they count "
             "as errors\n",
             (long long)self->unknown.n, n_evaluated(self), names, lines);
-    free(names);
-    free(lines);
 }
 
 static void report_lines(const job *self)

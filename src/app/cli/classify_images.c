@@ -125,7 +125,7 @@ static nm_status label_some(job *self, int first, int end, nm_error *err)
 static nm_status end_round(job *self, nm_status status, bool *stop, nm_error *err)
 {
     nm_comm *comm = self->session->comm;
-    nm_status *all = nm_allocate((size_t)comm->size * sizeof *all);
+    NM_AUTO_FREE nm_status *all = nm_allocate((size_t)comm->size * sizeof *all);
     const nm_error own = *err;
     all[comm->rank] = status;
     nm_status exchanged = nm_comm_gather(comm, all, sizeof *all, err);
@@ -134,7 +134,6 @@ static nm_status end_round(job *self, nm_status status, bool *stop, nm_error *er
         failed_before |= rank < comm->rank && all[rank] != NM_OK;
         *stop |= all[rank] != NM_OK;
     }
-    free(all);
     NM_TRY(exchanged);
     if (failed_before)
         rewind(self->session->output.stream);
@@ -232,10 +231,10 @@ static nm_status predict(job *self, const nm_image_set *set, int32_t *predicted,
     const size_t ranks = (size_t)comm->size, first = set->n * (size_t)comm->rank / ranks,
                  n = set->n * ((size_t)comm->rank + 1) / ranks - first;
     const nm_image_set own = {.size = set->size, .n = n, .pixels = set->pixels + first * nm_image_bytes(set)};
-    double *probabilities = nm_allocate((n * self->n_classes + 1) * sizeof *probabilities);
-    int32_t *classes = nm_allocate((n + 1) * sizeof *classes);
-    size_t *ends = nm_allocate(ranks * sizeof *ends);
-    char *all = NULL;
+    NM_AUTO_FREE double *probabilities = nm_allocate((n * self->n_classes + 1) * sizeof *probabilities);
+    NM_AUTO_FREE int32_t *classes = nm_allocate((n + 1) * sizeof *classes);
+    NM_AUTO_FREE size_t *ends = nm_allocate(ranks * sizeof *ends);
+    NM_AUTO_FREE char *all = NULL;
     nm_status status =
         nm_image_probabilities(&self->loaded.task, self->loaded.model, &own, n, probabilities, err);
     for (size_t i = 0; i < n && status == NM_OK; i++)
@@ -243,10 +242,6 @@ static nm_status predict(job *self, const nm_image_set *set, int32_t *predicted,
     NM_THEN(status, nm_comm_gather_bytes(comm, classes, n * sizeof *classes, &all, ends, err));
     if (status == NM_OK && all)
         memcpy(predicted, all, set->n * sizeof *predicted);
-    free(all);
-    free(ends);
-    free(classes);
-    free(probabilities);
     return status;
 }
 
@@ -258,11 +253,10 @@ static nm_status evaluate_loaded(job *self, nm_error *err)
     const nm_image_source source = {.path = self->session->inputs[0], .test = true};
     set->size = parts->size.height;
     NM_TRY(nm_image_set_read(set, &source, &parts->classes, err));
-    int32_t *predicted = nm_allocate((set->n + 1) * sizeof *predicted);
+    NM_AUTO_FREE int32_t *predicted = nm_allocate((set->n + 1) * sizeof *predicted);
     nm_status status = predict(self, set, predicted, err);
     if (status == NM_OK && !self->session->comm->rank)
         print_evaluation(self, parts, predicted);
-    free(predicted);
     return status;
 }
 

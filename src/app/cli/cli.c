@@ -37,9 +37,8 @@ char *nm_cli_option_name(const nm_command *command, const nm_options *options, c
 {
     for (const char *at = command->section; at && *at;) {
         size_t length = strcspn(at, ",");
-        char *path = nm_format("%.*s.%s", (int)length, at, key);
+        NM_AUTO_FREE char *path = nm_format("%.*s.%s", (int)length, at, key);
         bool has = nm_options_row(options, path) != NULL;
-        free(path);
         if (has && strlen(section) == length && !strncmp(section, at, length))
             return nm_format("--%s", key);
         if (has)

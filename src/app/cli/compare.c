@@ -132,7 +132,8 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
                                          .trained = on_trained,
                                          .message = compare_progress_message};
     const char **settings = nm_cli_settings(cli, results ? "compare.results" : "");
-    char *program = realpath("/proc/self/exe", NULL); /* a launcher may start it on another host */
+    NM_AUTO_FREE char *program =
+        realpath("/proc/self/exe", NULL); /* a launcher may start it on another host */
     const int program_error = program ? 0 : errno;
     nm_comparison *comparison = NULL;
     nm_status status;
@@ -156,7 +157,6 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     NM_THEN(status, run_and_print(comparison, results, config->dry_run, &err));
     nm_comparison_close(comparison);
     free(settings);
-    free(program);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 

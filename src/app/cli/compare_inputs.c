@@ -27,10 +27,9 @@ static uint64_t hash_models(const char *paths)
 {
     uint64_t all = 0;
     for (char *path; (path = nm_path_list_next(&paths, NULL, NULL)); free(path)) {
-        char *file = nm_model_path(path);
+        NM_AUTO_FREE char *file = nm_model_path(path);
         const uint64_t pair[] = {all, hash_file(file)};
         all = XXH3_64bits(pair, sizeof pair);
-        free(file);
     }
     return all;
 }
@@ -40,7 +39,7 @@ nm_status nm_cli_compare_inputs(nm_comm *comm, const char *models, const char *c
 {
     if (comm->size == 1)
         return NM_OK;
-    uint64_t *hashes = nm_allocate((size_t)comm->size * (n + 1) * sizeof *hashes);
+    NM_AUTO_FREE uint64_t *hashes = nm_allocate((size_t)comm->size * (n + 1) * sizeof *hashes);
     uint64_t *own = hashes + (size_t)comm->rank * (n + 1);
     own[0] = hash_models(models);
     for (size_t i = 0; i < n; i++)
@@ -50,6 +49,5 @@ nm_status nm_cli_compare_inputs(nm_comm *comm, const char *models, const char *c
         if (hashes[i] != hashes[i % (n + 1)])
             status = nm_fail(err, NM_MISMATCH, "%s: rank %zu reads a file with other contents than rank 0",
                              i % (n + 1) ? files[i % (n + 1) - 1] : models, i / (n + 1));
-    free(hashes);
     return status;
 }

@@ -30,10 +30,9 @@ static void each_option(const nm_command *command,
             for (const nm_option *row = rows; row && row->name; row++) {
                 char path[192];
                 snprintf(path, sizeof path, "%s.%s", section, row->name);
-                char *name = nm_cli_option_name(command, options, section, row->name);
+                NM_AUTO_FREE char *name = nm_cli_option_name(command, options, section, row->name);
                 if (!nm_options_row(earlier, path) && nm_cli_accepts(command, section, row->name))
                     write(name, row, out);
-                free(name);
             }
         nm_options_free(options);
         nm_options_free(earlier);
@@ -81,11 +80,10 @@ static void write_first_arguments(const nm_command *const *commands, const char 
         size_t length = usage ? strcspn(usage, " ") : 0;
         if (!length || !memchr(usage, '|', length) || isupper((unsigned char)*usage)) /* names */
             continue;
-        char *values = nm_format("%.*s", (int)length, usage);
+        NM_AUTO_FREE char *values = nm_format("%.*s", (int)length, usage);
         for (char *bar = values; (bar = strchr(bar, '|'));)
             *bar = ' ';
         fprintf(out, format, (*commands)->name, values);
-        free(values);
     }
 }
 

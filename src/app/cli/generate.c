@@ -211,11 +211,10 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
     nm_status status = continue_lines(self, nm_input_name(session->inputs[0]), stream, err);
     if (stream != stdin)
         fclose(stream);
-    char *skipped = nm_cli_line_numbers_text(&self->skipped);
+    NM_AUTO_FREE char *skipped = nm_cli_line_numbers_text(&self->skipped);
     if (status == NM_OK && self->skipped.n)
         fprintf(stderr, "norma: %lld prompts are not valid text and were not continued (%s)\n",
                 (long long)self->skipped.n, skipped);
-    free(skipped);
     return status;
 }
 

@@ -181,8 +181,9 @@ static void print_section(const nm_command *command, const nm_options *options, 
         if (!any)
             fprintf(out, "\n[%s]\n", section);
         any = true;
-        char *name = nm_cli_option_name(command, options, section, row->name), *range = describe_range(row);
-        char *text = nm_format("%s %s", row->help, range);
+        NM_AUTO_FREE char *name = nm_cli_option_name(command, options, section, row->name),
+                          *range = describe_range(row);
+        NM_AUTO_FREE char *text = nm_format("%s %s", row->help, range);
         for (char *letter = name; *letter && !strchr(name, '.'); letter++) /* as it is typed; in files "_" */
             *letter = *letter == '_' ? '-' : *letter;
         int column = fprintf(out, "%*s%s%s", OPTION_INDENT, "", name, placeholder(row));
@@ -193,9 +194,6 @@ static void print_section(const nm_command *command, const nm_options *options, 
         print_wrapped(text, column, HELP_INDENT, width, out);
         if (presets && !strcmp(row->name, "preset"))
             print_presets(name, presets, width, out);
-        free(text);
-        free(range);
-        free(name);
     }
 }
 
@@ -223,12 +221,11 @@ static void print_options(const nm_command *command, const nm_options *options, 
             print_section(command, options, section, rows, presets, list, width, out);
     if (list) {
         putc('\n', out);
-        char *more =
+        NM_AUTO_FREE char *more =
             nm_format("These are the most common options. norma %s --help all lists all of them, norma %s "
                       "--help SECTION those of one section, for example --help train.",
                       command->name, command->name);
         print_wrapped(more, 0, 0, width, out);
-        free(more);
     }
 }
 
@@ -239,12 +236,11 @@ static nm_status unknown_section(const nm_command *command, const nm_options *op
     const char *section;
     const nm_option *rows;
     const nm_preset *presets;
-    char *names = nm_duplicate("all");
+    NM_AUTO_FREE char *names = nm_duplicate("all");
     for (size_t i = 0; nm_options_section(options, i, &section, &rows, &presets); i++)
         nm_list_append(&names, section);
     nm_status status =
         nm_fail(err, NM_USAGE, "%s: no section %.100s; --help SECTION: %s", command->name, topic, names);
-    free(names);
     return status;
 }
 
@@ -274,10 +270,9 @@ nm_status nm_cli_help(const nm_command *command, const char *topic, int argc, ch
         return status;
     }
     if (!has_section(options, topic)) {
-        char *title = nm_format("norma %s - %s\n\nusage: norma %s %s", command->name, command->summary,
-                                command->name, command->usage);
+        NM_AUTO_FREE char *title = nm_format("norma %s - %s\n\nusage: norma %s %s", command->name,
+                                             command->summary, command->name, command->usage);
         print_wrapped(title, 0, 0, width, out);
-        free(title);
         if (command->details) {
             putc('\n', out);
             print_wrapped(command->details, 0, 0, width, out);
@@ -319,13 +314,12 @@ static void write_roff_options(const nm_command *command, const nm_options *opti
         for (const nm_option *row = rows; row->name; row++) {
             if (!nm_cli_accepts(command, section, row->name))
                 continue;
-            char *range = describe_range(row);
+            NM_AUTO_FREE char *range = describe_range(row);
             fprintf(out, ".TP\n.B \\-\\-%s.%s\n", section, row->name);
             nm_cli_write_roff(row->help, out);
             putc('\n', out);
             nm_cli_write_roff(range, out);
             putc('\n', out);
-            free(range);
         }
         for (const nm_preset *preset = presets; preset && preset->name; preset++) {
             fprintf(out, ".TP\n.B preset %s\n", preset->name);

@@ -107,9 +107,8 @@ static nm_status keep_result(job *self, const char *run, const char *path, const
     nm_text_stream_close(out);
     json_t *all = json_pack("{s:s, s:s, s:o}", "run", run, "text", text, "result",
                             result_of(run, path, update, inspection, advice));
-    char *line = json_dumps(all, JSON_COMPACT);
+    NM_AUTO_FREE char *line = json_dumps(all, JSON_COMPACT);
     self->own = nm_format("%s\n", line);
-    free(line);
     free(text);
     json_decref(all);
     return NM_OK;
@@ -137,7 +136,7 @@ static nm_status report_result(job *self, const char *line, size_t bytes, nm_err
 static nm_status exchange_results(job *self, nm_error *err)
 {
     char *all;
-    size_t *ends = nm_allocate((size_t)self->comm->size * sizeof *ends);
+    NM_AUTO_FREE size_t *ends = nm_allocate((size_t)self->comm->size * sizeof *ends);
     nm_status status =
         nm_comm_gather_bytes(self->comm, self->own, self->own ? strlen(self->own) : 0, &all, ends, err);
     free(self->own);
@@ -149,7 +148,6 @@ static nm_status exchange_results(job *self, nm_error *err)
         at = next;
     }
     free(all);
-    free(ends);
     return status;
 }
 
@@ -175,11 +173,10 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
     nm_status status = NM_OK;
     if (self->config->advise) {
         nm_advice_inputs inputs;
-        char *log_path = nm_path_join(run, "log.jsonl");
+        NM_AUTO_FREE char *log_path = nm_path_join(run, "log.jsonl");
         status = nm_advice_inputs_collect(&inputs, &inspection, &loaded->task, loaded->model, log_path, err);
         nm_advise(&inputs, advice);
         name_norm_option(loaded->options, advice);
-        free(log_path);
     }
     NM_THEN(status, keep_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err));
     nm_inspection_release(&inspection);

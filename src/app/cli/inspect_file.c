@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 
 nm_status inspect_file_check(const char *run, nm_error *err)
 {
@@ -48,16 +49,14 @@ static void put(json_t *list, json_t *result)
 
 nm_status inspect_file_add(const char *run, json_t *result, nm_error *err)
 {
-    char *path = nm_path_join(run, "inspection.json");
+    NM_AUTO_FREE char *path = nm_path_join(run, "inspection.json");
     json_t *list = NULL;
     nm_status status = read_list(path, &list, err);
     if (status == NM_OK) {
         put(list, result);
-        char *text = json_dumps(list, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+        NM_AUTO_FREE char *text = json_dumps(list, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
         status = nm_file_write(path, text, strlen(text), err);
-        free(text);
         json_decref(list);
     }
-    free(path);
     return status;
 }

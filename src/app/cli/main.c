@@ -188,14 +188,13 @@ static void end_with_parent(void)
 static void set_cache_folder(void)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char *path = NULL;
+    NM_AUTO_FREE char *path = NULL;
     if (cache && *cache == '/')
         path = nm_format("%s/norma", cache);
     else if (home && *home == '/')
         path = nm_format("%s/.cache/norma", home);
     if (path)
         nm_cache_folder_set(path);
-    free(path);
 }
 
 /* If a standard descriptor is closed, the next opened file would get its number, and messages or results

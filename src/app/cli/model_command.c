@@ -80,9 +80,8 @@ const char **nm_cli_settings(const nm_cli *cli, const char *own)
     const char **settings = nm_allocate((cli->n_settings + 1) * sizeof *settings);
     size_t n = 0;
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
-        char *section = nm_format("%.*s", (int)strcspn(cli->settings[i], "."), cli->settings[i]);
+        NM_AUTO_FREE char *section = nm_format("%.*s", (int)strcspn(cli->settings[i], "."), cli->settings[i]);
         bool left_out = list_contains(own, cli->settings[i]) || list_contains(own, section);
-        free(section);
         if (left_out)
             continue;
         settings[n++] = cli->settings[i];
@@ -105,10 +104,9 @@ static nm_status check_models_remain(const char *models, const char *output, nm_
         return NM_OK;
     nm_status status = NM_OK;
     for (char *path; status == NM_OK && (path = nm_path_list_next(&models, NULL, NULL)); free(path)) {
-        char *file = nm_model_path(path);
+        NM_AUTO_FREE char *file = nm_model_path(path);
         if (!stat(file, &model) && is_same_file(&model, &out))
             status = nm_fail(err, NM_USAGE, "%s: the output is the model", output);
-        free(file);
     }
     return status;
 }
@@ -133,7 +131,7 @@ nm_status nm_model_session_flush(nm_model_session *session, nm_error *err)
     if (comm->size == 1)
         return NM_OK;
     char *all;
-    size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
+    NM_AUTO_FREE size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
     nm_status status =
         nm_comm_gather_bytes(comm, session->text, comm->rank ? session->bytes : 0, &all, ends, err);
     if (status == NM_OK && comm->rank)
@@ -143,7 +141,6 @@ nm_status nm_model_session_flush(nm_model_session *session, nm_error *err)
         status = nm_file_flush(output->stream, output->name, err);
     }
     free(all);
-    free(ends);
     return status;
 }
 

@@ -28,25 +28,22 @@ static const char *file_of_run(const char *name)
 static bool is_beside_data(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *folder = slash ? nm_format("%.*s", (int)(slash - path) + 1, path) : nm_duplicate(".");
-    char *settings = nm_path_join(folder, "data.ini"), *sums = nm_path_join(folder, "checksums.xxh128");
+    NM_AUTO_FREE char *folder = slash ? nm_format("%.*s", (int)(slash - path) + 1, path) : nm_duplicate(".");
+    NM_AUTO_FREE char *settings = nm_path_join(folder, "data.ini"),
+                      *sums = nm_path_join(folder, "checksums.xxh128");
     const bool is_data = nm_file_may_exist(settings) && nm_file_may_exist(sums);
-    free(sums);
-    free(settings);
-    free(folder);
     return is_data;
 }
 
 static nm_status check_file(const nm_command *command, const char *path, nm_error *err)
 {
-    char *resolved = realpath(path, NULL); /* the target of a symbolic link is overwritten */
+    NM_AUTO_FREE char *resolved = realpath(path, NULL); /* the target of a symbolic link is overwritten */
     const char *target = resolved ? resolved : path, *slash = strrchr(target, '/');
     const char *what = file_of_run(slash ? slash + 1 : target);
     if (!what && nm_ends_with(target, ".safetensors") && !command->writes_models)
         what = "a model";
     if (!what && is_beside_data(target))
         what = "a file of a data folder";
-    free(resolved);
     const bool first = command->writes_first;
     return what ? nm_fail(err, NM_USAGE, "%s: %s%s is %s, which would be overwritten: %s", command->name,
                           first ? "the first argument is the output, and " : "", path, what,
@@ -113,10 +110,9 @@ nm_status nm_guard_outputs(const nm_cli *cli, int argc, char **argv, nm_error *e
     nm_status status = NM_OK;
     char *option;
     for (size_t i = 0; status == NM_OK && (option = nm_options_path(cli->options, i)) != NULL; i++) {
-        char *path = names_output(command, option) ? nm_options_get(cli->options, option) : NULL;
+        NM_AUTO_FREE char *path = names_output(command, option) ? nm_options_get(cli->options, option) : NULL;
         if (path)
             status = check_output(command, path, err);
-        free(path);
         free(option);
     }
     NM_TRY(status);

@@ -349,12 +349,9 @@ static void print_split(const perplexity_config *config, const char *split, cons
 /* The checksums in the data folder are those of all its files. */
 static nm_status compare_data(job *self, const char *model, nm_error *err)
 {
-    char *folder = nm_options_get(self->loaded.options, "data.folder");
-    char *checksums = nm_path_join(folder, "checksums.xxh128");
-    nm_status status = nm_cli_compare_inputs(self->comm, model, (const char *const *)&checksums, 1, err);
-    free(checksums);
-    free(folder);
-    return status;
+    NM_AUTO_FREE char *folder = nm_options_get(self->loaded.options, "data.folder");
+    NM_AUTO_FREE char *checksums = nm_path_join(folder, "checksums.xxh128");
+    return nm_cli_compare_inputs(self->comm, model, (const char *const *)&checksums, 1, err);
 }
 
 static nm_status score_splits(job *self, const char *path, nm_error *err)

@@ -82,12 +82,11 @@ static bool on_progress(void *user, const nm_prepare_progress *progress)
 static void on_message(void *user, const char *text)
 {
     console *self = user;
-    char *line = nm_format("norma: warning: %s\n", text);
+    NM_AUTO_FREE char *line = nm_format("norma: warning: %s\n", text);
     if (self->started)
         nm_buffer_append(&self->late, line, strlen(line));
     else
         fputs(line, stderr);
-    free(line);
 }
 
 static int run(nm_cli *cli, int argc, char **argv)

@@ -41,11 +41,10 @@ static nm_status find_recipe_folder(char **folder, nm_error *err)
     nm_status status = NM_OK;
     *folder = NULL;
     for (size_t i = 0; status == NM_OK && !*folder && i < sizeof candidates / sizeof *candidates; i++) {
-        char *path = nm_cli_beside_program(candidates[i]);
+        NM_AUTO_FREE char *path = nm_cli_beside_program(candidates[i]);
         *folder = path ? realpath(path, NULL) : NULL;
         if (!*folder && (!path || (errno != ENOENT && errno != ENOTDIR)))
             status = fail_listing(path ? path : "/proc/self/exe", err);
-        free(path);
     }
     return status;
 }
@@ -84,22 +83,20 @@ static nm_status add_entry(recipe_list *list, const char *name, nm_error *err)
  * folder. */
 static nm_status list_folder(recipe_list *list, const char *prefix, nm_error *err)
 {
-    char *path = nm_path_join(list->folder, prefix);
+    NM_AUTO_FREE char *path = nm_path_join(list->folder, prefix);
     DIR *dir = opendir(path);
     nm_status status = dir ? NM_OK : fail_listing(path, err);
     struct dirent *entry;
     while (status == NM_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         if (*entry->d_name == '.')
             continue;
-        char *name = nm_format("%s%s%s", prefix, *prefix ? "/" : "", entry->d_name);
+        NM_AUTO_FREE char *name = nm_format("%s%s%s", prefix, *prefix ? "/" : "", entry->d_name);
         status = add_entry(list, name, err);
-        free(name);
     }
     if (status == NM_OK && errno)
         status = fail_listing(path, err);
     if (dir)
         closedir(dir);
-    free(path);
     return status;
 }
 
@@ -128,17 +125,14 @@ static bool is_folder(const char *path)
 
 static nm_status folder_is_no_recipe(const char *folder, nm_error *err)
 {
-    char *config = nm_path_join(folder, "config.ini");
+    NM_AUTO_FREE char *config = nm_path_join(folder, "config.ini");
     bool has_run;
-    nm_status status = nm_file_find(config, &has_run, err);
-    if (status == NM_OK)
-        status = has_run ? nm_fail(err, NM_IO,
-                                   "%.300s: is a run folder, not a recipe; the recipe of the run is %.300s "
-                                   "(--resume continues the run)",
-                                   folder, config)
-                         : nm_fail(err, NM_IO, "%.300s: is a folder, not a recipe", folder);
-    free(config);
-    return status;
+    NM_TRY(nm_file_find(config, &has_run, err));
+    return has_run ? nm_fail(err, NM_IO,
+                             "%.300s: is a run folder, not a recipe; the recipe of the run is %.300s "
+                             "(--resume continues the run)",
+                             folder, config)
+                   : nm_fail(err, NM_IO, "%.300s: is a folder, not a recipe", folder);
 }
 
 /* Sets *path, heap, if the list contains a recipe of this name. */
@@ -250,9 +244,9 @@ static int recipes_run(nm_cli *cli, int argc, char **argv)
     bool any = false;
     nm_status status = list_recipes(&list, &err);
     for (size_t i = 0; i < list.n && status == NM_OK; i++) {
-        char *path = nm_format("%s/%s.ini", list.folder, list.names[i]), *description = NULL;
+        NM_AUTO_FREE char *path = nm_format("%s/%s.ini", list.folder, list.names[i]), *description = NULL;
         status = describe(path, &description, &err);
-        char *text = nm_format("%s %s", list.names[i], description ? description : "");
+        NM_AUTO_FREE char *text = nm_format("%s %s", list.names[i], description ? description : "");
         bool found = status == NM_OK && matches(text, argc, argv);
         any |= found;
         if (!found)
@@ -263,9 +257,6 @@ static int recipes_run(nm_cli *cli, int argc, char **argv)
             puts(path);
         else
             printf("%-32s  %s\n", list.names[i], description);
-        free(text);
-        free(path);
-        free(description);
     }
     if (status == NM_OK && !list.n)
         status =

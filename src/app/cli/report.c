@@ -34,14 +34,13 @@ static const nm_option_rule report_rules[] = {
 
 static nm_status write_events(const nm_report_run *run, const char *folder, nm_error *err)
 {
-    char *events_folder = nm_path_join(folder, run->name);
+    NM_AUTO_FREE char *events_folder = nm_path_join(folder, run->name);
     for (char *at = events_folder + strlen(folder) + 1; *at; at++) /* the name must not contain a path */
         *at = *at == '/' || (*at == '.' && at[-1] == '/') ? '_' : *at;
     nm_events *events;
     nm_status status = nm_events_open(&events, run->folder, events_folder, err);
     NM_THEN(status, nm_events_follow(events, err));
     nm_events_close(events);
-    free(events_folder);
     return status;
 }
 
@@ -68,7 +67,7 @@ static nm_status write_all(const nm_report *report, const report_config *config,
 /* Finds the runs in the given folders. Warns of folders without any, unless all are. */
 static void find_runs(nm_watch_runs *runs, int argc, char **argv)
 {
-    size_t *ends = nm_allocate((size_t)argc * sizeof *ends);
+    NM_AUTO_FREE size_t *ends = nm_allocate((size_t)argc * sizeof *ends);
     *runs = (nm_watch_runs){.given = (const char *const *)argv, .n_given = (size_t)argc};
     for (int i = 0; i < argc; i++) {
         nm_watch_runs_find(runs, argv[i]);
@@ -77,7 +76,6 @@ static void find_runs(nm_watch_runs *runs, int argc, char **argv)
     for (int i = 0; runs->n && i < argc; i++)
         if (ends[i] == (i ? ends[i - 1] : 0))
             fprintf(stderr, "norma: warning: %s has no log.jsonl and is left out\n", argv[i]);
-    free(ends);
 }
 
 static int run(nm_cli *cli, int argc, char **argv)

@@ -184,11 +184,10 @@ static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
     } while (self->sides[0].lines.n);
     if (!self->too_long.n)
         return NM_OK;
-    char *lines = nm_cli_line_numbers_text(&self->too_long);
+    NM_AUTO_FREE char *lines = nm_cli_line_numbers_text(&self->too_long);
     fprintf(stderr, "norma: %lld of %lld pairs have a side of more than %d tokens and were not scored (%s)\n",
             (long long)self->too_long.n, (long long)self->n_pairs, nm_translator_max_tokens(self->translator),
             lines);
-    free(lines);
     return NM_OK;
 }
 

@@ -76,7 +76,7 @@ static bool is_negation(const nm_cli *cli, const char *name, char **path, const 
 static nm_status set_option(nm_cli *cli, int argc, char **argv, int *i, nm_error *err)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '='), *next = *i + 1 < argc ? argv[*i + 1] : NULL;
-    char *path = option_path(cli, name, equals ? (size_t)(equals - name) : strlen(name));
+    NM_AUTO_FREE char *path = option_path(cli, name, equals ? (size_t)(equals - name) : strlen(name));
     const nm_option *row = nm_options_row(cli->options, path);
     bool negated = !row && !equals && is_negation(cli, name, &path, &row);
     bool verbatim = cli->command->takes_options && !strcmp(path, cli->command->takes_options);
@@ -88,7 +88,6 @@ static nm_status set_option(nm_cli *cli, int argc, char **argv, int *i, nm_error
         status = nm_options_set(cli->options, path, value ? value : "", NM_ORIGIN_COMMAND, err);
     if (status == NM_OK)
         add_setting(cli, path, value);
-    free(path);
     return status;
 }
 
@@ -128,17 +127,15 @@ static nm_status find_recipe(const char *name, nm_status status, char **path, nm
 /* Options of the command line without effect. A recipe or a model file is checked when it is opened. */
 static nm_status check_rules(const nm_cli *cli, nm_error *err)
 {
-    char *warning = NULL; /* none: the options are of the command line */
-    nm_status status = cli->command->rules ? nm_options_check(cli->options, &warning, err) : NM_OK;
-    free(warning);
-    return status;
+    NM_AUTO_FREE char *warning = NULL; /* none: the options are of the command line */
+    return cli->command->rules ? nm_options_check(cli->options, &warning, err) : NM_OK;
 }
 
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
     int n = 0;
-    char *recipe = NULL, *chosen = NULL;
+    NM_AUTO_FREE char *recipe = NULL, *chosen = NULL;
     nm_status status = nm_cli_add_options(cli->command, cli->options, argc, argv, &cli->task, &err);
     NM_THEN(status, parse(cli, argc, argv, &n, &err));
     NM_THEN(status, check_rules(cli, &err));
@@ -151,12 +148,9 @@ static int run(nm_cli *cli, int argc, char **argv)
         status = find_recipe(argv[0], status, &recipe, &err);
     if (recipe)
         argv[0] = recipe;
-    int code = status == NM_OK       ? cli->command->run(cli, n, argv)
-               : cli->command->ranks ? nm_cli_fail_once(&err)
-                                     : nm_cli_fail(&err);
-    free(recipe);
-    free(chosen);
-    return code;
+    return status == NM_OK       ? cli->command->run(cli, n, argv)
+           : cli->command->ranks ? nm_cli_fail_once(&err)
+                                 : nm_cli_fail(&err);
 }
 
 /* The command with its arguments for a POSIX shell: "norma train 'my recipe.ini' --resume"; heap. */

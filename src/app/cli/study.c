@@ -81,7 +81,7 @@ static void on_decision(void *user, const nm_study_decision *decision)
 /* study-NAME of the last part of the path, without its ending; of the folder's name for "." and "..". */
 static char *default_folder(const char *input)
 {
-    char *real = input[strspn(input, "./")] ? NULL : realpath(input, NULL);
+    NM_AUTO_FREE char *real = input[strspn(input, "./")] ? NULL : realpath(input, NULL);
     input = real ? real : input;
     size_t length = strlen(input);
     while (length > 1 && input[length - 1] == '/')
@@ -92,9 +92,7 @@ static char *default_folder(const char *input)
     size_t dot = begin + 1;
     while (dot < length && input[dot] != '.')
         dot++;
-    char *name = nm_format("study-%.*s", (int)(dot - begin), input + begin);
-    free(real);
-    return name;
+    return nm_format("study-%.*s", (int)(dot - begin), input + begin);
 }
 
 typedef struct settings {
@@ -183,8 +181,8 @@ static int study_start(nm_cli *cli, int argc, char **argv)
     study_data data = {0};
     settings all = {0};
     nm_study *study = NULL;
-    char *recipe = NULL, *folder = NULL, *data_folder = NULL, *set = nm_duplicate(config->set),
-         *program = realpath("/proc/self/exe", NULL);
+    NM_AUTO_FREE char *recipe = NULL, *folder = NULL, *data_folder = NULL, *set = nm_duplicate(config->set),
+                      *program = realpath("/proc/self/exe", NULL);
     int code = 0, created = 0;
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 2, &err);
     if (status == NM_OK) {
@@ -217,11 +215,6 @@ static int study_start(nm_cli *cli, int argc, char **argv)
         rmdir(folder); /* created for data that is refused; fails if there is more */
     study_data_release(&data);
     free(all.list);
-    free(recipe);
-    free(folder);
-    free(data_folder);
-    free(set);
-    free(program);
     return code ? code : status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 

@@ -150,13 +150,11 @@ static void release_side(side_files *side)
 static nm_status find_splits(const char *folder, const char *ending, side_files *side, nm_error *err)
 {
     for (int i = 0; i < 3; i++) {
-        char *path = nm_format("%s/%s.%s", folder, split_names[i], ending),
-             *other = nm_format("%s/dev.%s", folder, ending);
+        NM_AUTO_FREE char *path = nm_format("%s/%s.%s", folder, split_names[i], ending),
+                          *other = nm_format("%s/dev.%s", folder, ending);
         side->paths[i] = nm_file_may_exist(path)              ? nm_duplicate(path)
                          : i == 1 && nm_file_may_exist(other) ? nm_duplicate(other)
                                                               : NULL;
-        free(path);
-        free(other);
     }
     if (!side->paths[1] == !side->paths[2])
         return NM_OK;

@@ -81,9 +81,8 @@ static nm_status write_splits(splitter *self, const char *path, const char *fold
 {
     nm_status status = NM_OK;
     for (int p = 0; p < SPLITS && status == NM_OK; p++) {
-        char *name = nm_format("%s/%s.%s", folder, split_names[p], suffix);
+        NM_AUTO_FREE char *name = nm_format("%s/%s.%s", folder, split_names[p], suffix);
         status = nm_file_writer_open(&self->splits[p], name, err);
-        free(name);
     }
     NM_THEN(status, read_lines(self, path, err));
     for (int p = 0; p < SPLITS; p++)

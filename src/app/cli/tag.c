@@ -131,14 +131,12 @@ static bool looks_like_columns(const job *self, const nm_lines *lines)
     }
     if (n <= 1 || memchr(lines->text, '\t', lines->bytes))
         return true;
-    char *tag = nm_allocate(last_bytes + 1);
+    NM_AUTO_FREE char *tag = nm_allocate(last_bytes + 1);
     memcpy(tag, last, last_bytes);
     bool known = self->file_scheme == NM_TAGS_IO
                      ? nm_counter_find(&self->labels, tag, last_bytes) < self->labels.n
                      : is_tag_of_model(self, tag);
-    bool valid = nm_tag_valid(tag) || ((has_letter(tag) || twice) && known);
-    free(tag);
-    return valid;
+    return nm_tag_valid(tag) || ((has_letter(tag) || twice) && known);
 }
 
 static nm_status open_input(job *self, const char *path, nm_error *err)
@@ -302,9 +300,8 @@ static void count_spans(job *self, size_t first, const char *const *found, size_
          **predicted = nm_tags_read(self->output_scheme, found, (int32_t)n);
     nm_tags_convert(self->model_scheme, (const char *const *)gold, (int32_t)n, converted);
     for (size_t i = 0; i < n; i++) {
-        char *written = nm_tag_written(self->model_scheme, converted[i]);
+        NM_AUTO_FREE char *written = nm_tag_written(self->model_scheme, converted[i]);
         self->unknown += !is_tag_of_model(self, written);
-        free(written);
     }
     nm_span_count_labels((const char *const *)predicted, (const char *const *)gold, (int32_t)n, &self->labels,
                          self->counts);
@@ -575,9 +572,8 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
     self->numbers = nm_allocate(BUFFER_SENTENCES * sizeof *self->numbers);
     set_schemes(self);
     for (size_t i = 0; i < nm_tagger_n_tags(self->tagger); i++) {
-        char *tag = nm_tag_read(self->model_scheme, nm_tagger_tag(self->tagger, i));
+        NM_AUTO_FREE char *tag = nm_tag_read(self->model_scheme, nm_tagger_tag(self->tagger, i));
         add_label(self, tag);
-        free(tag);
     }
     NM_TRY(open_input(self, session->inputs[0], err));
     nm_comm *comm = session->comm;

@@ -97,15 +97,13 @@ static nm_status default_recipe(const char *folder, const char *model, char **re
 
 nm_status nm_cli_default_recipe(const nm_options *options, char **recipe, nm_error *err)
 {
-    char *folder = nm_options_get(options, "run.folder"), *model = nm_options_get(options, "run.tune");
-    char *resume = nm_options_get(options, "run.resume");
+    NM_AUTO_FREE char *folder = nm_options_get(options, "run.folder"),
+                      *model = nm_options_get(options, "run.tune");
+    NM_AUTO_FREE char *resume = nm_options_get(options, "run.resume");
     bool resumes = folder && *folder && resume && strcmp(resume, "no");
     nm_status status = default_recipe(resumes ? folder : NULL, model, recipe, err);
     if (status == NM_OK && resumes && !*recipe)
         status = nm_fail(err, NM_USAGE, "%s: there is no run to continue, and no recipe is named", folder);
-    free(resume);
-    free(model);
-    free(folder);
     return status;
 }
 
@@ -128,7 +126,7 @@ nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const 
                               nm_error *err)
 {
     const char *given = named("task", argc, argv);
-    char *name = nm_duplicate(given);
+    NM_AUTO_FREE char *name = nm_duplicate(given);
     nm_status found = given ? NM_OK : find_recipe_task(argc, argv, &name, err);
     if (!name)
         find_default_task(argc, argv, &name);
@@ -138,15 +136,13 @@ nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const 
         *task = &nm_task_translation;
     nm_train_options_add(options, *task);
     nm_probe_options_add(options);
-    free(name);
     return status;
 }
 
 static void add_own_rows(const nm_command *command, nm_options *options)
 {
-    char *section = nm_format("%.*s", (int)strcspn(command->section, ","), command->section);
+    NM_AUTO_FREE char *section = nm_format("%.*s", (int)strcspn(command->section, ","), command->section);
     nm_options_add(options, section, command->rows, NULL, command->config_bytes);
-    free(section);
 }
 
 nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int argc, char **argv,

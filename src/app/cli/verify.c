@@ -70,12 +70,11 @@ static nm_status list_updates(job *self, nm_error *err)
 static nm_status read_manifest(const job *self, int64_t update, nm_manifest *manifest, nm_error *err)
 {
     bool found;
-    char *path = nm_manifest_path(self->run, update);
+    NM_AUTO_FREE char *path = nm_manifest_path(self->run, update);
     nm_status status = nm_manifest_read(manifest, path, &found, err);
     if (status == NM_OK && !found)
         status =
             nm_fail(err, NM_UNSUPPORTED, "%s: missing; checkpoints of version 0.1 cannot be verified", path);
-    free(path);
     return status;
 }
 
@@ -97,7 +96,7 @@ static nm_status check_copy(const job *self, const char *name, int64_t bytes, co
 /* best.safetensors is the model of its update, whose checkpoint may have been removed. */
 static nm_status check_best(const job *self, nm_error *err)
 {
-    char *path = nm_path_join(self->run, "best.safetensors");
+    NM_AUTO_FREE char *path = nm_path_join(self->run, "best.safetensors");
     nm_safetensors *file;
     bool found;
     nm_manifest manifest;
@@ -115,7 +114,6 @@ static nm_status check_best(const job *self, nm_error *err)
             status = check_copy(self, "best.safetensors", INT64_MAX, manifest.model, err);
         nm_safetensors_close(file);
     }
-    free(path);
     return status;
 }
 
@@ -173,11 +171,9 @@ static char *checkpoint_file(const char *run, int64_t update, const char *suffix
 
 static nm_status read_config(const job *self, int64_t update, char **text, nm_error *err)
 {
-    char *path = checkpoint_file(self->run, update, "state.safetensors");
+    NM_AUTO_FREE char *path = checkpoint_file(self->run, update, "state.safetensors");
     nm_safetensors *file;
-    nm_status status = nm_safetensors_open_metadata(&file, path, err);
-    free(path);
-    NM_TRY(status);
+    NM_TRY(nm_safetensors_open_metadata(&file, path, err));
     const char *stored = nm_safetensors_metadata(file, "configuration");
     *text = nm_duplicate(stored ? stored : "");
     nm_safetensors_close(file);
@@ -189,11 +185,9 @@ static nm_status copy_checkpoint(const job *self, int64_t update, nm_error *err)
     static const char *const suffixes[] = {"state.safetensors", "safetensors"};
     nm_status status = NM_OK;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && status == NM_OK; i++) {
-        char *from = checkpoint_file(self->run, update, suffixes[i]),
-             *to = checkpoint_file(self->folder, update, suffixes[i]);
+        NM_AUTO_FREE char *from = checkpoint_file(self->run, update, suffixes[i]),
+                          *to = checkpoint_file(self->folder, update, suffixes[i]);
         status = nm_file_link(from, to, err);
-        free(from);
-        free(to);
     }
     return status;
 }
@@ -202,16 +196,13 @@ static nm_status copy_checkpoint(const job *self, int64_t update, nm_error *err)
 static nm_status copy_log(const job *self, int64_t update, nm_error *err)
 {
     nm_manifest manifest;
-    char *from = nm_path_join(self->run, "log.jsonl"), *to = nm_path_join(self->folder, "log.jsonl"),
-         *text = NULL;
+    NM_AUTO_FREE char *from = nm_path_join(self->run, "log.jsonl"),
+                      *to = nm_path_join(self->folder, "log.jsonl"), *text = NULL;
     size_t bytes;
     nm_status status = read_manifest(self, update, &manifest, err);
     NM_THEN(status, nm_file_read(from, &text, &bytes, err));
     if (status == NM_OK && (int64_t)bytes >= manifest.log_bytes)
         status = nm_file_write(to, text, (size_t)manifest.log_bytes, err);
-    free(from);
-    free(to);
-    free(text);
     return status;
 }
 
@@ -222,7 +213,7 @@ static nm_status make_folder(job *self, const interval *part, nm_error *err)
     snprintf(self->folder, sizeof self->folder, "%s/norma-verify-XXXXXX", self->config->work);
     if (!mkdtemp(self->folder))
         return nm_fail(err, NM_IO, "%s: %s", self->folder, strerror(errno));
-    char *checkpoints = nm_path_join(self->folder, "checkpoints"), *text = NULL;
+    NM_AUTO_FREE char *checkpoints = nm_path_join(self->folder, "checkpoints"), *text = NULL;
     nm_status status = nm_folder_create(checkpoints, err);
     NM_THEN(status, read_config(self, part->to, &text, err));
     NM_THEN(status, nm_run_config_write(text, self->folder, err));
@@ -230,8 +221,6 @@ static nm_status make_folder(job *self, const interval *part, nm_error *err)
         status = copy_checkpoint(self, part->from, err);
     if (status == NM_OK && part->from != FROM_SEED)
         status = copy_log(self, part->from, err);
-    free(text);
-    free(checkpoints);
     return status;
 }
 
@@ -258,10 +247,9 @@ static void remove_folder(const job *self)
         unlink(file);
         free(file);
     }
-    char *checkpoints = nm_path_join(self->folder, "checkpoints");
+    NM_AUTO_FREE char *checkpoints = nm_path_join(self->folder, "checkpoints");
     rmdir(checkpoints);
     rmdir(self->folder);
-    free(checkpoints);
 }
 
 static void on_message(void *user, const char *text)
@@ -277,8 +265,8 @@ static nm_status train(const job *self, const interval *part, nm_error *err)
     const nm_training_ranks ranks = {.comm = self->comm, .config = &processes, .last_update = part->to};
     const nm_training_events events = {.message = on_message, .command = "norma verify"};
     const char *settings[7] = {NULL};
-    char *recipe = nm_path_join(self->folder, "config.ini"),
-         *threads = nm_format("%lld", (long long)self->config->threads);
+    NM_AUTO_FREE char *recipe = nm_path_join(self->folder, "config.ini"),
+                      *threads = nm_format("%lld", (long long)self->config->threads);
     int n = 0;
     nm_training *training;
     nm_manifest manifest;
@@ -303,8 +291,6 @@ static nm_status train(const job *self, const interval *part, nm_error *err)
         status = nm_training_run(training, err);
         nm_training_close(training);
     }
-    free(threads);
-    free(recipe);
     return status;
 }
 
@@ -340,16 +326,14 @@ static nm_status compare(const job *self, const interval *part, nm_error *err)
     static const char *const suffixes[] = {"safetensors", "state.safetensors"};
     nm_status status = NM_OK;
     for (size_t i = 0; i < 2 && status == NM_OK; i++) {
-        char *stored = checkpoint_file(self->run, part->to, suffixes[i]),
-             *computed = checkpoint_file(self->folder, part->to, suffixes[i]), *difference = NULL;
+        NM_AUTO_FREE char *stored = checkpoint_file(self->run, part->to, suffixes[i]),
+                          *computed = checkpoint_file(self->folder, part->to, suffixes[i]),
+                          *difference = NULL;
         status = compare_tensors(stored, computed, &difference, err);
         if (difference)
             status = nm_fail(err, NM_MISMATCH,
                              "%s: the tensor %s is not what the updates after checkpoint %lld give", stored,
                              difference, (long long)(part->from == FROM_SEED ? 0 : part->from));
-        free(stored);
-        free(computed);
-        free(difference);
     }
     return status;
 }
@@ -370,8 +354,8 @@ static const char *skip_resumptions(const char *line)
 static nm_status compare_end_of_log(const job *self, const interval *part, nm_error *err)
 {
     nm_manifest manifest;
-    char *stored = nm_path_join(self->run, "log.jsonl"), *computed = nm_path_join(self->folder, "log.jsonl"),
-         *all = NULL, *again = NULL;
+    NM_AUTO_FREE char *stored = nm_path_join(self->run, "log.jsonl"),
+                      *computed = nm_path_join(self->folder, "log.jsonl"), *all = NULL, *again = NULL;
     size_t n_all, n_again;
     nm_status status = read_manifest(self, part->to, &manifest, err);
     NM_THEN(status, nm_file_read(stored, &all, &n_all, err));
@@ -385,10 +369,6 @@ static nm_status compare_end_of_log(const job *self, const interval *part, nm_er
         else if (strcmp(end, line))
             printf("log.jsonl: not checked after the newest checkpoint\n");
     }
-    free(stored);
-    free(computed);
-    free(all);
-    free(again);
     return status;
 }
 

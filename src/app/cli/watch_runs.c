@@ -14,10 +14,8 @@
 
 static bool has_log(const char *folder)
 {
-    char *path = nm_path_join(folder, "log.jsonl");
-    bool found = nm_file_may_exist(path);
-    free(path);
-    return found;
+    NM_AUTO_FREE char *path = nm_path_join(folder, "log.jsonl");
+    return nm_file_may_exist(path);
 }
 
 /* Adds a run folder; takes ownership of the name. */
@@ -63,12 +61,11 @@ static void release_folders(nm_watch_runs *runs)
 /* Changes when a file of this name is written or replaced. */
 static void mix_file(uint64_t *stamp, const char *folder, const char *name)
 {
-    char *path = nm_path_join(folder, name);
+    NM_AUTO_FREE char *path = nm_path_join(folder, name);
     struct stat info;
     if (!stat(path, &info))
         *stamp = *stamp * 1000003 + (uint64_t)info.st_size * 31 + (uint64_t)info.st_ino +
                  (uint64_t)info.st_mtim.tv_sec * 1000000007 + (uint64_t)info.st_mtim.tv_nsec;
-    free(path);
 }
 
 static uint64_t stamp_of(const nm_watch_runs *runs)
@@ -157,18 +154,17 @@ static void add_line(nm_watch_queue *queue, json_t *object)
         json_t *value = json_object_get(object, keys[k]);
         json_array_append(name, value ? value : json_null());
     }
-    char *key = json_dumps(name, 0);
+    NM_AUTO_FREE char *key = json_dumps(name, 0);
     if (type && key && !strcmp(type, "run"))
         json_object_set(queue->runs, key, object);
     else if (type && (!strcmp(type, "part") || !strcmp(type, "decision")))
         json_array_append(*type == 'p' ? queue->parts : queue->decisions, object);
-    free(key);
     json_decref(name);
 }
 
 nm_watch_queue nm_watch_queue_read(const char *folder)
 {
-    char *path = nm_path_join(folder, "queue.jsonl"), *text = NULL;
+    NM_AUTO_FREE char *path = nm_path_join(folder, "queue.jsonl"), *text = NULL;
     nm_error ignored;
     nm_watch_queue queue = {.runs = json_object(), .parts = json_array(), .decisions = json_array()};
     json_t *run;
@@ -188,8 +184,6 @@ nm_watch_queue nm_watch_queue_read(const char *folder)
         queue.left += has_ended(run) ? 0 : json_number_value(json_object_get(run, "seconds"));
     }
     queue.at_most = rest_of_plan(&queue);
-    free(text);
-    free(path);
     return queue;
 }
 

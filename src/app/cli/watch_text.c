@@ -71,7 +71,7 @@ static void draw_series(canvas *c, const nm_series *s, const double frame[4], in
 /* First and last update; lowest value, and one below which nine tenths of the values are. */
 static bool find_frame(const nm_report *report, const char *tag, double frame[4])
 {
-    double *values = NULL;
+    NM_AUTO_FREE double *values = NULL;
     size_t n = 0, capacity = 0;
     frame[0] = INFINITY;
     frame[1] = -INFINITY;
@@ -91,7 +91,6 @@ static bool find_frame(const nm_report *report, const char *tag, double frame[4]
             n >= 20 ? fmin(values[n - 1], values[0] + 2 * (values[n * 9 / 10] - values[0])) : values[n - 1];
         frame[3] = frame[3] > frame[2] ? frame[3] : frame[2] + fmax(fabs(frame[2]), 1e-6) * 0.05;
     }
-    free(values);
     return found;
 }
 
@@ -152,8 +151,8 @@ static void write_runs(const nm_report *report, int most, bool colors, FILE *out
             fprintf(out, "... and %zu more\n", report->n - r);
             return;
         }
-        char *progress = nm_format("%s/%s", nm_count_show(text[0], nm_report_run_updates(run)),
-                                   nm_count_show(text[1], nm_report_run_planned(run)));
+        NM_AUTO_FREE char *progress = nm_format("%s/%s", nm_count_show(text[0], nm_report_run_updates(run)),
+                                                nm_count_show(text[1], nm_report_run_planned(run)));
         if (colors)
             fprintf(out, "\033[%dm", color_of(r));
         fprintf(out, "%-28.28s%s %17s %9s %10s %10s\n", run->name, colors ? "\033[0m" : "", progress,
@@ -161,7 +160,6 @@ static void write_runs(const nm_report *report, int most, bool colors, FILE *out
                                                  : "ended",
                 nm_number_show(text[3], nm_report_run_last(run, "train/loss")),
                 nm_number_show(text[4], nm_report_valid_score(report, r)));
-        free(progress);
     }
 }
 
@@ -244,9 +242,9 @@ static void draw(const nm_watch_runs *runs)
     struct winsize size = {0};
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     int columns = size.ws_col ? size.ws_col : 80, rows = size.ws_row ? size.ws_row : 24;
-    char *screen = make_screen(runs, columns < MOST_COLUMNS ? columns : MOST_COLUMNS, rows, true);
+    NM_AUTO_FREE char *screen =
+        make_screen(runs, columns < MOST_COLUMNS ? columns : MOST_COLUMNS, rows, true);
     write_screen(screen, columns, rows);
-    free(screen);
 }
 
 nm_status nm_watch_text(nm_watch_runs *runs, nm_error *err)
@@ -254,9 +252,8 @@ nm_status nm_watch_text(nm_watch_runs *runs, nm_error *err)
     bool changed, quit = false;
     NM_TRY(nm_watch_runs_poll(runs, &changed, err));
     if (!isatty(STDOUT_FILENO)) {
-        char *screen = make_screen(runs, 80, 48, false);
+        NM_AUTO_FREE char *screen = make_screen(runs, 80, 48, false);
         fputs(screen, stdout);
-        free(screen);
         return NM_OK;
     }
     struct termios before, raw;

@@ -115,7 +115,7 @@ void nm_backend_free(nm_backend *backend)
 {
     if (!backend)
         return;
-    nm_backend_private *inside = nm_backend_inside(backend);
+    NM_AUTO_FREE nm_backend_private *inside = nm_backend_inside(backend);
     if (inside->target)
         inside->target->close(inside->device);
     for (size_t i = 0; i < inside->n_regions; i++)
@@ -124,7 +124,6 @@ void nm_backend_free(nm_backend *backend)
         free(inside->scratch[i].base);
     free(inside->regions);
     free(inside->weights);
-    free(inside);
     free(backend);
 }
 
@@ -151,21 +150,19 @@ void nm_backend_zero(nm_backend *backend, void *data, size_t bytes)
 void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n)
 {
     size_t bytes = n * nm_dtype_bytes(backend->dtype);
-    void *host = nm_allocate(bytes + 1);
+    NM_AUTO_FREE void *host = nm_allocate(bytes + 1);
     nm_backend_download(backend, host, device, bytes);
     for (size_t i = 0; i < n; i++)
         values[i] = nm_dtype_get(backend->dtype, host, i);
-    free(host);
 }
 
 void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n)
 {
     size_t bytes = n * nm_dtype_bytes(backend->dtype);
-    void *host = nm_allocate(bytes + 1);
+    NM_AUTO_FREE void *host = nm_allocate(bytes + 1);
     for (size_t i = 0; i < n; i++)
         nm_dtype_set(backend->dtype, host, i, values[i]);
     nm_backend_upload(backend, device, host, bytes);
-    free(host);
 }
 
 const void *nm_backend_view(const nm_backend *backend, const void *device)

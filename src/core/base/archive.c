@@ -52,7 +52,7 @@ size_t nm_archive_prefix(const char *path)
     if (!stat(path, &info))
         return 0;
     size_t found = 0;
-    char *copy = nm_duplicate(path);
+    NM_AUTO_FREE char *copy = nm_duplicate(path);
     for (char *slash = strrchr(copy, '/'); slash && slash > copy && !found; slash = strrchr(copy, '/')) {
         *slash = 0;
         if (!stat(copy, &info)) {
@@ -60,7 +60,6 @@ size_t nm_archive_prefix(const char *path)
             break;
         }
     }
-    free(copy);
     return found;
 }
 

@@ -33,10 +33,8 @@ int64_t *nm_counts_sum(nm_counts counts)
 
 double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *context)
 {
-    int64_t *sum = nm_counts_sum(counts);
-    double value = score(sum, context);
-    free(sum);
-    return value;
+    NM_AUTO_FREE int64_t *sum = nm_counts_sum(counts);
+    return score(sum, context);
 }
 
 /* Sums the counts of one resample for each system. All systems have the same segments. */
@@ -111,20 +109,16 @@ double *nm_bootstrap_resamples(nm_counts counts, nm_score_of_counts score, const
 nm_interval nm_bootstrap_interval_of(const double *scores, const nm_bootstrap_config *config)
 {
     size_t bytes = (size_t)config->n_resamples * sizeof *scores;
-    double *sorted = nm_allocate(bytes);
+    NM_AUTO_FREE double *sorted = nm_allocate(bytes);
     memcpy(sorted, scores, bytes);
-    nm_interval interval = interval_of(sorted, config);
-    free(sorted);
-    return interval;
+    return interval_of(sorted, config);
 }
 
 nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,
                                   const nm_bootstrap_config *config)
 {
-    double *scores = nm_bootstrap_resamples(counts, score, context, config);
-    nm_interval interval = interval_of(scores, config);
-    free(scores);
-    return interval;
+    NM_AUTO_FREE double *scores = nm_bootstrap_resamples(counts, score, context, config);
+    return interval_of(scores, config);
 }
 
 /* The observed scores count as one more resample, as in sacreBLEU (Noreen 1989), so that p is never 0. */
@@ -169,7 +163,7 @@ nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score
     check(a, config);
     NM_ASSERT(a.n_segments == b.n_segments && a.n_counts == b.n_counts);
     int n = config->n_resamples;
-    double *memory = nm_allocate(3 * (size_t)n * sizeof *memory);
+    NM_AUTO_FREE double *memory = nm_allocate(3 * (size_t)n * sizeof *memory);
     double *scores[2] = {memory, memory + n}, *differences = memory + 2 * n;
     nm_paired out = {.score_a = nm_counts_score(a, score, context),
                      .score_b = nm_counts_score(b, score, context)};
@@ -180,6 +174,5 @@ nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score
     out.difference = interval_of(differences, config);
     out.a = interval_of(scores[0], config);
     out.b = interval_of(scores[1], config);
-    free(memory);
     return out;
 }

@@ -22,7 +22,7 @@ static const char ids_magic[8] = "NORMAids", offsets_magic[8] = "NORMAoff";
 static nm_status open_part(nm_file_map *map, const char *prefix, const char *suffix, const char *magic,
                            uint32_t element_bytes, nm_error *err)
 {
-    char *path = nm_format("%s.%s", prefix, suffix);
+    NM_AUTO_FREE char *path = nm_format("%s.%s", prefix, suffix);
     nm_status status = nm_file_map_copy(map, path, err);
     const header *head = (const header *)map->data;
     static const uint64_t zeros[3];
@@ -38,7 +38,6 @@ static nm_status open_part(nm_file_map *map, const char *prefix, const char *suf
             status = nm_fail(err, NM_FORMAT, "%s: has %zu bytes, which does not match its header", path,
                              map->bytes);
     }
-    free(path);
     return status;
 }
 
@@ -112,9 +111,8 @@ void nm_corpus_close(nm_corpus *corpus)
 
 static nm_status open_writer(nm_file_writer *writer, const char *prefix, const char *suffix, nm_error *err)
 {
-    char *path = nm_format("%s.%s", prefix, suffix);
+    NM_AUTO_FREE char *path = nm_format("%s.%s", prefix, suffix);
     nm_status status = nm_file_writer_open(writer, path, err);
-    free(path);
     if (status == NM_OK) {
         header blank = {0};
         fwrite(&blank, sizeof blank, 1, writer->stream);

@@ -298,10 +298,9 @@ nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error
     if (direct) {
         fd = open(path, O_WRONLY | O_CLOEXEC);
     } else {
-        char *resolved = exists ? realpath(path, NULL) : NULL;
+        NM_AUTO_FREE char *resolved = exists ? realpath(path, NULL) : NULL;
         writer->target = nm_duplicate(resolved ? resolved : path);
         bool lost = exists && !resolved;
-        free(resolved);
         fd = lost ? -1 : create_temporary(writer);
         if (fd >= 0 && exists)
             (void)!fchmod(fd, info.st_mode & 0777);
@@ -366,13 +365,12 @@ void nm_file_writer_abort(nm_file_writer *writer)
 
 static void sync_folder_of(const char *path)
 {
-    char *folder = folder_of(path);
+    NM_AUTO_FREE char *folder = folder_of(path);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         fsync(fd);
         close(fd);
     }
-    free(folder);
 }
 
 /* A stream records that an earlier write failed, but not why; fflush tries again and sets errno. */
@@ -444,12 +442,11 @@ nm_status nm_file_link(const char *path, const char *name, nm_error *err)
     enum { TRIES = 100 };
     int cause = EEXIST;
     for (int i = 0; i < TRIES && cause == EEXIST; i++) {
-        char *temporary = format_temporary(name);
+        NM_AUTO_FREE char *temporary = format_temporary(name);
         bool linked = link(path, temporary) == 0;
         cause = linked && rename(temporary, name) == 0 ? 0 : errno;
         if (linked)
             unlink(temporary); /* rename() keeps both names when they are links to the same file */
-        free(temporary);
     }
     if (!cause) {
         sync_folder_of(name);
@@ -549,7 +546,7 @@ void nm_lines_release(nm_lines *lines)
 
 nm_status nm_folder_create(const char *path, nm_error *err)
 {
-    char *copy = nm_format("%s", path);
+    NM_AUTO_FREE char *copy = nm_format("%s", path);
     nm_status status = NM_OK;
     for (char *at = copy + 1; status == NM_OK; at++) {
         char here = *at;
@@ -567,7 +564,6 @@ nm_status nm_folder_create(const char *path, nm_error *err)
         status = fail_errno(err, path, "", errno);
     else if (status == NM_OK && !S_ISDIR(info.st_mode))
         status = nm_fail(err, NM_IO, "%s: not a folder", path);
-    free(copy);
     return status;
 }
 
@@ -580,10 +576,8 @@ nm_status nm_file_find(const char *path, bool *found, nm_error *err)
 
 nm_status nm_file_find_in(const char *folder, const char *name, bool *found, nm_error *err)
 {
-    char *path = nm_path_join(folder, name);
-    nm_status status = nm_file_find(path, found, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(folder, name);
+    return nm_file_find(path, found, err);
 }
 
 nm_status nm_file_check_rereadable(const char *path, nm_error *err)

@@ -24,12 +24,10 @@ static nm_status include_file(const reader *self, const char *value, nm_error *e
     if (self->depth == NO_INCLUDES)
         return nm_fail(err, NM_FORMAT, "include = %.200s is not allowed here", value);
     const char *slash = strrchr(self->path, '/');
-    char *other = value[0] == '/' || !slash
-                      ? nm_duplicate(value)
-                      : nm_format("%.*s%s", (int)(slash - self->path + 1), self->path, value);
-    nm_status status = read_file(self, other, self->depth + 1, err);
-    free(other);
-    return status;
+    NM_AUTO_FREE char *other = value[0] == '/' || !slash
+                                   ? nm_duplicate(value)
+                                   : nm_format("%.*s%s", (int)(slash - self->path + 1), self->path, value);
+    return read_file(self, other, self->depth + 1, err);
 }
 
 /* A comment starts with # or ; at the start of a line, or with ; after whitespace. */
@@ -67,7 +65,7 @@ static nm_status read_setting(const reader *self, char *line, const char *commen
 static nm_status read_line(reader *self, char *line, nm_error *err)
 {
     line = nm_trim(line);
-    char *comment = last_comment(line);
+    NM_AUTO_FREE char *comment = last_comment(line);
     cut_comment(line);
     line = nm_trim(line);
     size_t length = strlen(line);
@@ -79,7 +77,6 @@ static nm_status read_line(reader *self, char *line, nm_error *err)
     } else if (length) {
         status = read_setting(self, line, comment, err);
     }
-    free(comment);
     return status;
 }
 

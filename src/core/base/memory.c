@@ -62,12 +62,11 @@ void nm_format_append(char **text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    char *more = format_list(format, args);
+    NM_AUTO_FREE char *more = format_list(format, args);
     va_end(args);
     size_t length = *text ? strlen(*text) : 0, bytes = strlen(more) + 1;
     *text = nm_reallocate(*text, length + bytes);
     memcpy(*text + length, more, bytes);
-    free(more);
 }
 
 void nm_list_append(char **list, const char *item)

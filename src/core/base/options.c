@@ -69,7 +69,7 @@ static nm_status unknown_option(const nm_options *options, const char *path, nm_
     const char *name = nm_option_name(path);
     const nm_option_section *found = nm_options_find_section(options, name, strlen(name));
     const nm_foreign_row *unavailable = nm_foreign_find(name, true, NULL);
-    char *best = nm_nearest_option(options, path);
+    NM_AUTO_FREE char *best = nm_nearest_option(options, path);
     bool close = best && (!strcmp(nm_option_name(best), name) || nm_edit_distance(path, best) <= 1);
     nm_status status;
     if (found && found->rows && found->rows->name && !close)
@@ -81,7 +81,6 @@ static nm_status unknown_option(const nm_options *options, const char *path, nm_
         status = nm_fail(err, NM_USAGE, "unknown option %.200s; the most similar one is %s", path, best);
     else
         status = nm_fail(err, NM_USAGE, "unknown option %.200s; --help lists the options", path);
-    free(best);
     return status;
 }
 
@@ -191,12 +190,11 @@ static void write_sections(const nm_options *options, const nm_options *like, bo
         fprintf(out, "%s[%s]\n", first ? "" : "\n", section->name);
         first = false;
         for (size_t i = 0; section->rows && section->rows[i].name; i++) {
-            char *value = nm_option_section_value(section, i);
+            NM_AUTO_FREE char *value = nm_option_section_value(section, i);
             fprintf(out, "%s = %s", section->rows[i].name, value);
             if (origins)
                 fprintf(out, " ; %s", nm_origin_names[section->origins[i]]);
             fputc('\n', out);
-            free(value);
         }
     }
 }

@@ -10,25 +10,22 @@ static bool rule_has_effect(const nm_options *options, const nm_option_rule *rul
 {
     if (rule->applies)
         return rule->applies(options);
-    char *value = nm_options_get(options, rule->condition);
+    NM_AUTO_FREE char *value = nm_options_get(options, rule->condition);
     bool has_effect = true;
     if (value && !strcmp(rule->values, "!"))
         has_effect = !nm_option_value_is_off(value);
     else if (value)
         has_effect = *rule->values == '!' ? nm_choice_index(rule->values + 1, value) < 0
                                           : nm_choice_index(rule->values, value) >= 0;
-    free(value);
     return has_effect;
 }
 
 /* "with optim.name = adam: only SGD uses momentum" */
 static char *rule_reason(const nm_options *options, const nm_option_rule *rule)
 {
-    char *value = rule->condition ? nm_options_get(options, rule->condition) : NULL;
-    char *text = value ? nm_format("with %s = %s: %s", rule->condition, value, rule->reason)
-                       : nm_format("here: %s", rule->reason);
-    free(value);
-    return text;
+    NM_AUTO_FREE char *value = rule->condition ? nm_options_get(options, rule->condition) : NULL;
+    return value ? nm_format("with %s = %s: %s", rule->condition, value, rule->reason)
+                 : nm_format("here: %s", rule->reason);
 }
 
 /* Appends to a list of warnings; takes ownership of text. */
@@ -49,12 +46,12 @@ static nm_status check_preset(const nm_option_section *section, char **warning, 
     if (!section->presets || at == n || section->origins[at] != NM_ORIGIN_COMMAND)
         return NM_OK;
     nm_status status = NM_OK;
-    char *name = nm_option_section_value(section, at), *replaced = NULL;
+    NM_AUTO_FREE char *name = nm_option_section_value(section, at), *replaced = NULL;
     const nm_preset *preset = nm_options_find_preset(section, name);
     char *copy = nm_duplicate(preset ? preset->settings : ""), *rest = copy;
     const char *of_preset;
     for (size_t i; nm_preset_next_setting(section, &rest, &i, &of_preset);) {
-        char *value = nm_option_section_value(section, i);
+        NM_AUTO_FREE char *value = nm_option_section_value(section, i);
         bool differs = section->origins[i] == NM_ORIGIN_FILE && strcmp(value, of_preset);
         if (differs && nm_option_is_structure(section, i) && status == NM_OK)
             status =
@@ -66,14 +63,11 @@ static nm_status check_preset(const nm_option_section *section, char **warning, 
         if (differs)
             nm_format_append(&replaced, "%s%s.%s = %s", replaced ? ", " : "", section->name,
                              section->rows[i].name, value);
-        free(value);
     }
     if (replaced)
         add_warning(warning, nm_format("the recipe's settings %s replace those of %s.preset = %s", replaced,
                                        section->name, name));
-    free(replaced);
     free(copy);
-    free(name);
     return status;
 }
 
@@ -95,20 +89,18 @@ static nm_status check_rule(const nm_options *options, const nm_option_rule *rul
     if (!nm_options_find_row(options, rule->option, &section, &index) ||
         section->origins[index] == NM_ORIGIN_DEFAULT)
         return NM_OK;
-    char *value = nm_option_section_value(section, index);
+    NM_AUTO_FREE char *value = nm_option_section_value(section, index);
     bool changed = section->origins[index] == NM_ORIGIN_COMMAND ||
                    !nm_option_value_is_default(&section->rows[index], value);
     nm_status status = NM_OK;
     if (changed && !changes_nothing(&section->rows[index], value) && !rule_has_effect(options, rule)) {
-        char *reason = rule_reason(options, rule);
+        NM_AUTO_FREE char *reason = rule_reason(options, rule);
         if (section->origins[index] == NM_ORIGIN_COMMAND) {
             status = nm_fail(err, NM_USAGE, "%s = %.100s has no effect %s", rule->option, value, reason);
         } else if (!options->saved) {
             add_warning(warning, nm_format("%s = %s has no effect %s", rule->option, value, reason));
         }
-        free(reason);
     }
-    free(value);
     return status;
 }
 

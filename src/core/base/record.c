@@ -261,10 +261,9 @@ void nm_record_save(nm_safetensors_writer *writer, const char *prefix, const nm_
             continue;
         nm_tensor_type type = tensors[field->kind].type;
         int64_t length = (int64_t)(field->bytes / nm_tensor_type_bytes(type));
-        char *name = nm_format("%s.%s", prefix, field->name);
+        NM_AUTO_FREE char *name = nm_format("%s.%s", prefix, field->name);
         nm_safetensors_add(writer, name, type, tensors[field->kind].vector, &length,
                            (const char *)record + field->offset);
-        free(name);
     }
 }
 

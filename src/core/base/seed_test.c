@@ -74,7 +74,7 @@ double nm_student_quantile(double p, double df)
 static double resample_variance(const nm_seed_scores *a, const double *weights_a, const nm_seed_scores *b,
                                 const double *weights_b)
 {
-    double *sums = nm_allocate(a->n_resamples * sizeof *sums);
+    NM_AUTO_FREE double *sums = nm_allocate(a->n_resamples * sizeof *sums);
     for (size_t k = 0; k < a->n_resamples; k++) {
         for (size_t s = 0; s < a->n; s++)
             sums[k] += weights_a[s] * a->resamples[s][k];
@@ -82,7 +82,6 @@ static double resample_variance(const nm_seed_scores *a, const double *weights_a
             sums[k] += weights_b[s] * b->resamples[s][k];
     }
     double deviation = nm_summary_of(sums, a->n_resamples).deviation;
-    free(sums);
     return deviation * deviation;
 }
 
@@ -99,10 +98,9 @@ static double interaction_variance(const nm_seed_scores *g)
 {
     double sum = 0;
     for (size_t s = 0; s < g->n; s++) {
-        double *weights = equal_weights(g->n, -1);
+        NM_AUTO_FREE double *weights = equal_weights(g->n, -1);
         weights[s] += 1;
         sum += resample_variance(g, weights, NULL, NULL);
-        free(weights);
     }
     return sum / (double)(g->n - 1);
 }
@@ -141,10 +139,8 @@ nm_seed_difference nm_seed_test(const nm_seed_scores *a, const nm_seed_scores *b
     nm_seed_difference d = {mean_score(a) - mean_score(b), NAN, NAN, NAN, NAN, NAN};
     if (a->n < 2 || b->n < 2)
         return d;
-    double *weights_a = equal_weights(a->n, 1), *weights_b = equal_weights(b->n, -1);
+    NM_AUTO_FREE double *weights_a = equal_weights(a->n, 1), *weights_b = equal_weights(b->n, -1);
     double segments = resample_variance(a, weights_a, b, weights_b);
-    free(weights_a);
-    free(weights_b);
     double va = seed_variance(a), vb = seed_variance(b);
     double variance = va + vb + fmax(0, segments - interaction_of_mean(a) - interaction_of_mean(b));
     double spread = va * va / (double)(a->n - 1) + vb * vb / (double)(b->n - 1);
@@ -159,9 +155,8 @@ nm_seed_difference nm_seed_mean_test(const nm_seed_scores *g, double outside)
         return (nm_seed_difference){mean, NAN, NAN, NAN, NAN, NAN};
     double seeds = seed_variance(g), variance = seeds;
     if (g->n_resamples) {
-        double *weights = equal_weights(g->n, 1);
+        NM_AUTO_FREE double *weights = equal_weights(g->n, 1);
         variance += fmax(0, resample_variance(g, weights, NULL, NULL) - interaction_of_mean(g));
-        free(weights);
     }
     double df = seeds > 0 ? variance * variance * (double)(g->n - 1) / (seeds * seeds) : INFINITY;
     return test_of(mean, variance, df, outside);

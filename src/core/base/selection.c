@@ -8,12 +8,10 @@
 
 static nm_summary differences(const double *a, const double *b, size_t n)
 {
-    double *d = nm_allocate((n + 1) * sizeof *d);
+    NM_AUTO_FREE double *d = nm_allocate((n + 1) * sizeof *d);
     for (size_t i = 0; i < n; i++)
         d[i] = a[i] - b[i];
-    nm_summary result = nm_summary_of(d, n);
-    free(d);
-    return result;
+    return nm_summary_of(d, n);
 }
 
 /* The boundary W_il. deviation: S_il */
@@ -28,7 +26,7 @@ size_t nm_selection_eliminate(const nm_selection *s, const double *const *values
                               size_t *by)
 {
     size_t n = 0;
-    bool *out = nm_allocate((s->k + 1) * sizeof *out);
+    NM_AUTO_FREE bool *out = nm_allocate((s->k + 1) * sizeof *out);
     for (size_t i = 0; i < s->k; i++)
         for (size_t l = 0; l < s->k && remains[i] && !out[i]; l++) {
             if (l == i || !remains[l])
@@ -43,7 +41,6 @@ size_t nm_selection_eliminate(const nm_selection *s, const double *const *values
         remains[i] = remains[i] && !out[i];
         n += remains[i];
     }
-    free(out);
     return n;
 }
 

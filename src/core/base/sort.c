@@ -22,10 +22,8 @@ double nm_median(const double *values, size_t n)
 {
     if (!n)
         return NAN;
-    double *sorted = nm_allocate(n * sizeof *sorted);
+    NM_AUTO_FREE double *sorted = nm_allocate(n * sizeof *sorted);
     memcpy(sorted, values, n * sizeof *sorted);
     nm_sort_doubles(sorted, n);
-    double median = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
-    free(sorted);
-    return median;
+    return 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/c_locale.h"
+#include "base/memory.h"
 #include "base/utf8_cut.h"
 
 const char *nm_version(void)
@@ -49,7 +50,7 @@ static void format_message(nm_error *err, const char *format, va_list args)
     locale_t before = nm_c_locale_enter();
     va_copy(again, args);
     int length = vsnprintf(err->text, sizeof err->text, format, args);
-    char *whole = NULL;
+    NM_AUTO_FREE char *whole = NULL;
     if (length >= (int)sizeof err->text && vasprintf(&whole, format, again) == length) {
         const char *tail = whole + length - TAIL;
         while (nm_utf8_continues(*tail))
@@ -57,7 +58,6 @@ static void format_message(nm_error *err, const char *format, va_list args)
         size_t head = nm_utf8_whole(whole, sizeof err->text - TAIL - sizeof mark);
         snprintf(err->text + head, sizeof err->text - head, "%s%s", mark, tail);
     }
-    free(whole);
     va_end(again);
     nm_c_locale_leave(before);
 }

@@ -37,7 +37,7 @@ static int compare_p(const void *a, const void *b)
 
 void nm_holm(const double *p, size_t n, double *adjusted)
 {
-    ranked_p *ascending = nm_allocate((n + 1) * sizeof *ascending);
+    NM_AUTO_FREE ranked_p *ascending = nm_allocate((n + 1) * sizeof *ascending);
     size_t m = 0;
     double largest = 0;
     for (size_t i = 0; i < n; i++)
@@ -50,7 +50,6 @@ void nm_holm(const double *p, size_t n, double *adjusted)
         largest = fmax(largest, fmin(1, (double)(m - k) * ascending[k].p));
         adjusted[ascending[k].index] = largest;
     }
-    free(ascending);
 }
 
 size_t nm_signature_common(const char *signature, size_t bytes, const char *other)

@@ -437,13 +437,12 @@ nm_status nm_text_refuse_utf8(const char *path, const char *encoding, const char
     if (is_unconverted(encoding) || stat(path, &found) || !S_ISREG(found.st_mode))
         return NM_OK;
     NM_TRY(nm_text_open(&stream, path, "", err));
-    char *text = nm_allocate(EXAMINED);
+    NM_AUTO_FREE char *text = nm_allocate(EXAMINED);
     const size_t bytes = fread(text, 1, EXAMINED, stream), valid = nm_utf8_find_invalid(text, bytes);
     bool beyond_ascii = false;
     fclose(stream);
     for (size_t i = 0; i < valid; i++)
         beyond_ascii |= (unsigned char)text[i] >= 0x80;
-    free(text);
     if (!beyond_ascii || valid + (bytes == EXAMINED ? LONGEST : 1) <= bytes)
         return NM_OK;
     return nm_fail(
@@ -484,10 +483,9 @@ bool nm_text_ends_in(const char *path, const char *ending)
 {
     bool found = false;
     for (size_t i = 0; nm_compressed_suffixes[i] && !found; i++) {
-        char *whole = nm_format("%s%s", ending, nm_compressed_suffixes[i]);
+        NM_AUTO_FREE char *whole = nm_format("%s%s", ending, nm_compressed_suffixes[i]);
         size_t length = strlen(path), n = strlen(whole);
         found = length >= n && !strcasecmp(path + length - n, whole);
-        free(whole);
     }
     return found;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/machine.h"
+#include "base/memory.h"
 
 int32_t nm_threads_default(void)
 {
@@ -42,7 +43,7 @@ int32_t nm_threads_available(int32_t wanted)
     static pthread_once_t registered = PTHREAD_ONCE_INIT;
     if (wanted > 1)
         pthread_once(&registered, register_fork_handler);
-    pthread_t *started = wanted > 1 ? malloc(((size_t)wanted - 1) * sizeof *started) : NULL;
+    NM_AUTO_FREE pthread_t *started = wanted > 1 ? malloc(((size_t)wanted - 1) * sizeof *started) : NULL;
     pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
     int32_t n = 0;
     pthread_mutex_lock(&running);
@@ -51,6 +52,5 @@ int32_t nm_threads_available(int32_t wanted)
     pthread_mutex_unlock(&running);
     for (int32_t i = 0; i < n; i++)
         pthread_join(started[i], NULL);
-    free(started);
     return n < wanted - 1 ? 1 + n / 2 : wanted;
 }

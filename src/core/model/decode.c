@@ -328,8 +328,8 @@ static nm_status score_batch(const decode_job *job, const ordered *order, const 
 {
     const nm_decoder *decoder = job->decoder;
     int32_t n = packing->n_seqs;
-    nm_id_list *targets = nm_allocate((size_t)n * sizeof *targets);
-    nm_hypothesis *scored = nm_allocate((size_t)n * sizeof *scored);
+    NM_AUTO_FREE nm_id_list *targets = nm_allocate((size_t)n * sizeof *targets);
+    NM_AUTO_FREE nm_hypothesis *scored = nm_allocate((size_t)n * sizeof *scored);
     for (int32_t i = 0; i < n; i++)
         targets[i] = job->targets[order[i].index];
     nm_status status =
@@ -342,8 +342,6 @@ static nm_status score_batch(const decode_job *job, const ordered *order, const 
         scored[i].score = sum / nm_length_penalty(&decoder->options, scored[i].n);
         done[i].list[0] = scored[i];
     }
-    free(targets);
-    free(scored);
     return status;
 }
 
@@ -374,7 +372,7 @@ static nm_token_selection select_tokens(const decode_job *job, const ordered *or
     nm_token_selection out = {.n = sources->n_seqs,
                               .offsets = nm_allocate(((size_t)sources->n_seqs + 1) * sizeof(size_t)),
                               .source_of = nm_allocate((size_t)sources->n_tokens * sizeof(int32_t))};
-    uint8_t *mark = nm_allocate((size_t)shortlist->target_size);
+    NM_AUTO_FREE uint8_t *mark = nm_allocate((size_t)shortlist->target_size);
     for (int32_t i = 0; i < out.n; i++) {
         const int32_t *range = &sources->offsets[i];
         required.n = 0;
@@ -386,7 +384,6 @@ static nm_token_selection select_tokens(const decode_job *job, const ordered *or
     }
     out.ids = selected.data;
     nm_ids_release(&required);
-    free(mark);
     return out;
 }
 
@@ -431,11 +428,12 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_token
     const ordered *order = job->order + here->first;
     int32_t n = here->n;
     scorer->stop = decoder->stop;
-    int32_t *offsets = nm_allocate(((size_t)n + 1) * sizeof *offsets);
-    int32_t *limits = nm_allocate((size_t)n * sizeof *limits);
-    nm_id_list *prefixes = job->prefixes ? nm_allocate((size_t)n * sizeof *prefixes) : NULL;
-    nm_constraints *constraints = job->constraints ? nm_allocate((size_t)n * sizeof *constraints) : NULL;
-    nm_translation *done = nm_allocate((size_t)n * sizeof *done);
+    NM_AUTO_FREE int32_t *offsets = nm_allocate(((size_t)n + 1) * sizeof *offsets);
+    NM_AUTO_FREE int32_t *limits = nm_allocate((size_t)n * sizeof *limits);
+    NM_AUTO_FREE nm_id_list *prefixes = job->prefixes ? nm_allocate((size_t)n * sizeof *prefixes) : NULL;
+    NM_AUTO_FREE nm_constraints *constraints =
+        job->constraints ? nm_allocate((size_t)n * sizeof *constraints) : NULL;
+    NM_AUTO_FREE nm_translation *done = nm_allocate((size_t)n * sizeof *done);
     for (int32_t i = 0; i < n; i++) {
         offsets[i + 1] = offsets[i] + order[i].length;
         limits[i] = limit_with(job, order[i].index, limit_of(decoder, order[i].length));
@@ -444,7 +442,7 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_token
         if (constraints)
             constraints[i] = job->constraints[order[i].index];
     }
-    int32_t *ids = nm_allocate((size_t)offsets[n] * sizeof *ids);
+    NM_AUTO_FREE int32_t *ids = nm_allocate((size_t)offsets[n] * sizeof *ids);
     for (int32_t i = 0; i < n; i++)
         memcpy(ids + offsets[i], job->sources[order[i].index].ids, (size_t)order[i].length * sizeof *ids);
     nm_packing packing = {
@@ -454,12 +452,6 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_token
     nm_status status = run_batch(job, order, &search, scorer, done, err);
     for (int32_t i = 0; i < n; i++)
         job->out[order[i].index] = done[i];
-    free(offsets);
-    free(prefixes);
-    free(constraints);
-    free(limits);
-    free(ids);
-    free(done);
     return status;
 }
 

@@ -108,7 +108,7 @@ nm_status nm_forced_run(nm_token_scorer *scorer, const nm_special_tokens *specia
                         const nm_id_list *targets, nm_hypothesis *out, nm_error *err)
 {
     NM_TRY(nm_token_scorer_start(scorer, sources, ids, err));
-    forced *f = nm_allocate(sizeof *f);
+    NM_AUTO_FREE forced *f = nm_allocate(sizeof *f);
     *f = (forced){.scorer = scorer,
                   .special = special,
                   .sources = sources,
@@ -123,6 +123,5 @@ nm_status nm_forced_run(nm_token_scorer *scorer, const nm_special_tokens *specia
     free(f->self_rows);
     free(f->cross_rows);
     free(f->attention.weights);
-    free(f);
     return status;
 }

@@ -230,7 +230,7 @@ static nm_status pack_weights(nm_incremental *inc, nm_error *err)
     int32_t layers = inc->n_layers + (inc->encoder ? inc->encoder->config.layers : 0);
     size_t most = (size_t)layers * LAYER_WEIGHTS + 1;
     const nm_tensor **list = nm_allocate(most * sizeof(const nm_tensor *));
-    size_t *offsets = nm_allocate((most + 1) * sizeof *offsets);
+    NM_AUTO_FREE size_t *offsets = nm_allocate((most + 1) * sizeof *offsets);
     size_t n = inc->encoder ? list_stack_weights(inc, inc->encoder, list) : 0;
     n += list_stack_weights(inc, inc->decoder, &list[n]);
     n += add_weight(inc, inc->tables.output.weight, &list[n]);
@@ -244,7 +244,6 @@ static nm_status pack_weights(nm_incremental *inc, nm_error *err)
     if (inc->packed)
         register_packed(inc, list, n, offsets);
     free(list);
-    free(offsets);
     return status;
 }
 
@@ -415,12 +414,11 @@ static double *download(nm_backend *b, nm_mat rows, bool bf16)
 {
     size_t n = (size_t)rows.rows * (size_t)rows.stride;
     size_t bytes = n * (bf16 ? sizeof(uint16_t) : nm_dtype_bytes(b->dtype));
-    void *raw = nm_allocate(bytes);
+    NM_AUTO_FREE void *raw = nm_allocate(bytes);
     double *values = nm_allocate(n * sizeof *values);
     nm_backend_download(b, raw, rows.data, bytes);
     for (size_t i = 0; i < n; i++)
         values[i] = bf16 ? (double)nm_bf16_value(((const uint16_t *)raw)[i]) : nm_dtype_get(b->dtype, raw, i);
-    free(raw);
     return values;
 }
 
@@ -471,9 +469,9 @@ static void attention_weights(nm_incremental *inc, const nm_decode_step *step, n
     nm_head_widths w = inc->cross_widths;
     int32_t heads = w.heads, head_width = w.key;
     int32_t first = request->head < 0 ? 0 : request->head, end = request->head < 0 ? heads : first + 1;
-    double *q = download(inc->backend, queries, false);
+    NM_AUTO_FREE double *q = download(inc->backend, queries, false);
     const double *kv = aligned_cache(inc, request->layer);
-    double *scores = nm_allocate((size_t)inc->source_tokens * sizeof *scores);
+    NM_AUTO_FREE double *scores = nm_allocate((size_t)inc->source_tokens * sizeof *scores);
     memset(request->weights, 0, (size_t)step->cross_offsets[step->n] * sizeof *request->weights);
     for (int32_t i = 0; i < step->n; i++)
         for (int32_t h = first; h < end; h++) {
@@ -484,8 +482,6 @@ static void attention_weights(nm_incremental *inc, const nm_decode_step *step, n
                              head_width, 1.0 / (end - first), scores,
                              request->weights + step->cross_offsets[i]);
         }
-    free(q);
-    free(scores);
 }
 
 /* Attention of the queries q [n, heads key] over a cache, and output projection, [n, d]. */

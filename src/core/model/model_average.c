@@ -111,10 +111,8 @@ static nm_status check_same_options(const nm_safetensors *first, const nm_safete
     NM_TRY(check_same_section(first, other, "model", err));
     NM_TRY(check_same_section(first, other, "norm", err));
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
-        char *name = nm_format("norm.%s", (*type)->name);
-        nm_status status = check_same_section(first, other, name, err);
-        free(name);
-        NM_TRY(status);
+        NM_AUTO_FREE char *name = nm_format("norm.%s", (*type)->name);
+        NM_TRY(check_same_section(first, other, name, err));
     }
     return NM_OK;
 }
@@ -144,14 +142,13 @@ static char *find_value(const nm_safetensors *file, const char *section, const c
  * programs have no seed. */
 static nm_status check_same_seed(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
 {
-    char *seed = find_value(first, "train", "seed"), *others = find_value(other, "train", "seed");
+    NM_AUTO_FREE char *seed = find_value(first, "train", "seed"),
+                      *others = find_value(other, "train", "seed");
     nm_status status = NM_OK;
     if (seed && others && strcmp(seed, others))
         status = nm_fail(err, NM_MISMATCH,
                          "%s: train.seed is %s, but %s in %s: only models of one run have a common mean",
                          nm_safetensors_path(other), others, seed, nm_safetensors_path(first));
-    free(seed);
-    free(others);
     return status;
 }
 

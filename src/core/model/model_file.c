@@ -172,7 +172,7 @@ static nm_status load_int8(const nm_safetensors *file, nm_backend *backend, cons
     scale_name(name, sizeof name, tensor->name);
     NM_TRY(nm_safetensors_expect(file, tensor->name, NM_TENSOR_I8, rows * cols, &quantized, err));
     NM_TRY(nm_safetensors_expect(file, name, NM_TENSOR_F32, rows, &scales, err));
-    void *numbers = nm_allocate(rows * cols * unit);
+    NM_AUTO_FREE void *numbers = nm_allocate(rows * cols * unit);
     nm_status status = NM_OK;
     for (size_t r = 0; r < rows && status == NM_OK; r++) {
         float scale;
@@ -190,7 +190,6 @@ static nm_status load_int8(const nm_safetensors *file, nm_backend *backend, cons
     }
     if (status == NM_OK)
         nm_backend_upload(backend, tensor->data, numbers, rows * cols * unit);
-    free(numbers);
     return status;
 }
 
@@ -200,7 +199,7 @@ static nm_status load_bf16(const nm_safetensors *file, nm_backend *backend, cons
     size_t n = (size_t)tensor->rows * (size_t)tensor->cols, unit = nm_dtype_bytes(backend->dtype);
     const nm_safetensor *found;
     NM_TRY(nm_safetensors_expect(file, tensor->name, NM_TENSOR_BF16, n, &found, err));
-    void *numbers = nm_allocate(n * unit);
+    NM_AUTO_FREE void *numbers = nm_allocate(n * unit);
     for (size_t i = 0; i < n; i++) {
         uint16_t half;
         memcpy(&half, (const char *)found->data + i * sizeof half, sizeof half);
@@ -211,7 +210,6 @@ static nm_status load_bf16(const nm_safetensors *file, nm_backend *backend, cons
             ((float *)numbers)[i] = number;
     }
     nm_backend_upload(backend, tensor->data, numbers, n * unit);
-    free(numbers);
     return NM_OK;
 }
 
@@ -342,10 +340,9 @@ nm_status nm_model_file_explain(const nm_safetensors *file, nm_status status, nm
         status == NM_USAGE || status == NM_FORMAT || status == NM_MISMATCH || status == NM_UNSUPPORTED;
     if (!err || !of_settings || !version || !is_later(version, NORMA_VERSION))
         return status;
-    char *text = nm_duplicate(err->text);
+    NM_AUTO_FREE char *text = nm_duplicate(err->text);
     nm_fail(err, NM_UNSUPPORTED, "%s (written by a later version, norma %.31s; this is norma %s)", text,
             version, NORMA_VERSION);
-    free(text);
     return NM_UNSUPPORTED;
 }
 

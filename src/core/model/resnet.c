@@ -52,12 +52,10 @@ static nm_status add_norm(nm_model *model, int32_t height, int32_t width, int32_
                           nm_norm **norm, nm_error *err)
 {
     const nm_image_model_config *c = model->config;
-    char *site_name = nm_format("res.%s.norm", name);
+    NM_AUTO_FREE char *site_name = nm_format("res.%s.norm", name);
     const nm_norm_site site = {
         .name = site_name, .width = channels, .groups = 1, .rows = height * width, .plan = model->plan};
-    nm_status status = nm_params_add_norm(&model->params, c->norm, model->options, &site, norm, err);
-    free(site_name);
-    return status;
+    return nm_params_add_norm(&model->params, c->norm, model->options, &site, norm, err);
 }
 
 /* The block `index` of all; w: its first convolution. */

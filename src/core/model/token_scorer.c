@@ -276,14 +276,13 @@ static void adjust_rows(nm_token_scorer *scorer, const row_block *block, const n
                         const void *logits)
 {
     size_t words = (size_t)scorer->vocab_size, cols = (size_t)block->cols;
-    double *row_logits = logits ? nm_allocate(words * sizeof *row_logits) : NULL;
+    NM_AUTO_FREE double *row_logits = logits ? nm_allocate(words * sizeof *row_logits) : NULL;
     for (size_t row = 0; row < (size_t)block->rows; row++) {
         for (size_t i = 0; logits && i < cols; i++)
             row_logits[block->ids ? (size_t)block->ids[i] : i] = number_at(scorer, logits, row * cols + i);
         step->adjust(step->adjust_context, block->first + (int32_t)row, row_logits,
                      scorer->all + ((size_t)block->first + row) * words);
     }
-    free(row_logits);
 }
 
 /* Copies the log probabilities of all tokens to scorer->all, and computes the other results from them. */
@@ -397,7 +396,7 @@ static nm_status step_models(nm_token_scorer *scorer, const nm_decode_step *step
 nm_status nm_token_scorer_step(nm_token_scorer *scorer, const nm_decode_step *step, nm_error *err)
 {
     NM_TRY(nm_check_stop(scorer->stop, err));
-    nm_mat *hidden = nm_allocate((size_t)scorer->n_models * sizeof *hidden);
+    NM_AUTO_FREE nm_mat *hidden = nm_allocate((size_t)scorer->n_models * sizeof *hidden);
     nm_status status = step_models(scorer, step, hidden, err);
     reserve_results(scorer, step);
     row_block block;
@@ -412,6 +411,5 @@ nm_status nm_token_scorer_step(nm_token_scorer *scorer, const nm_decode_step *st
         status = step->scores == NM_SCORES_BEST ? fetch_best(scorer, logits, &block, step, err)
                                                 : fetch_all(scorer, logits, &block, step, err);
     }
-    free(hidden);
     return status == NM_OK ? nm_backend_check(scorer->backend, err) : status;
 }

@@ -41,7 +41,7 @@ static void step(const nm_chain *chain, const double *before, const double *emis
 double nm_viterbi(const nm_chain *chain, const double *emissions, int32_t n, int32_t *path)
 {
     size_t tags = (size_t)chain->tags;
-    int32_t *from = nm_allocate((size_t)n * tags * sizeof *from);
+    NM_AUTO_FREE int32_t *from = nm_allocate((size_t)n * tags * sizeof *from);
     double *scores = nm_allocate(2 * tags * sizeof *scores), *now = scores, best = -INFINITY;
     NM_ASSERT(n >= 1);
     for (size_t t = 0; t < tags; t++)
@@ -60,6 +60,5 @@ double nm_viterbi(const nm_chain *chain, const double *emissions, int32_t n, int
     for (int32_t i = n - 1; i > 0; i--)
         path[i - 1] = from[(size_t)i * tags + (size_t)path[i]];
     free(scores);
-    free(from);
     return best;
 }

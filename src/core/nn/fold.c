@@ -71,8 +71,8 @@ static void fold_into(nm_backend *backend, const nm_fold_linear *linear, const d
                       const double *shift)
 {
     size_t rows = (size_t)linear->weight->rows, cols = (size_t)linear->weight->cols;
-    double *weight = read_tensor(backend, linear->weight);
-    double *bias = linear->bias ? read_tensor(backend, linear->bias) : NULL;
+    NM_AUTO_FREE double *weight = read_tensor(backend, linear->weight);
+    NM_AUTO_FREE double *bias = linear->bias ? read_tensor(backend, linear->bias) : NULL;
     for (size_t r = 0; r < rows; r++) {
         double *row = weight + r * cols, sum = 0;
         for (size_t c = 0; c < cols; c++) {
@@ -85,14 +85,12 @@ static void fold_into(nm_backend *backend, const nm_fold_linear *linear, const d
     nm_backend_write(backend, linear->weight->data, weight, rows * cols);
     if (bias)
         nm_backend_write(backend, linear->bias->data, bias, rows);
-    free(weight);
-    free(bias);
 }
 
 void nm_fold_run(nm_fold *fold, nm_backend *backend)
 {
-    bool *foldable = nm_allocate(fold->n * sizeof *foldable);
-    bool *folds = nm_allocate(fold->n * sizeof *folds);
+    NM_AUTO_FREE bool *foldable = nm_allocate(fold->n * sizeof *foldable);
+    NM_AUTO_FREE bool *folds = nm_allocate(fold->n * sizeof *folds);
     for (size_t i = 0; i < fold->n; i++)
         folds[i] = foldable[i] = can_fold(&fold->sites[i], backend);
     for (size_t i = 0; i < fold->n; i++)
@@ -104,8 +102,6 @@ void nm_fold_run(nm_fold *fold, nm_backend *backend)
             fold_into(backend, &site->readers[r], site->scale, site->shift);
         site->norm->folded |= folds[i];
     }
-    free(foldable);
-    free(folds);
 }
 
 static void set_option(nm_options *options, const char *path, const char *value)
@@ -132,14 +128,13 @@ void nm_fold_write_options(const nm_fold *fold, nm_options *options)
     }
     if (!fold->assignments->n)
         return;
-    char *text = nm_duplicate("");
+    NM_AUTO_FREE char *text = nm_duplicate("");
     for (size_t a = 0; a < fold->assignments->n; a++) {
         const nm_norm_assignment *entry = &fold->assignments->list[a];
         nm_format_append(&text, "%s%s=%s", a ? "," : "", entry->sites,
                          assignment_is_folded(fold, a) ? nm_norm_none.name : entry->type);
     }
     set_option(options, "norm.at", text);
-    free(text);
 }
 
 size_t nm_fold_count(const nm_fold *fold)

@@ -165,10 +165,9 @@ nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, cons
             return nm_fail(err, NM_USAGE,
                            "norm.at: %s=%s has no effect because later entries match its sites", entry->sites,
                            entry->type);
-        char *known = list_sites(sites, n);
+        NM_AUTO_FREE char *known = list_sites(sites, n);
         nm_fail(err, NM_USAGE, "norm.at: the model has no site '%.100s'; its sites are %s", entry->sites,
                 known);
-        free(known);
         return NM_USAGE;
     }
     return NM_OK;
@@ -178,22 +177,19 @@ static bool any_assigned(const nm_options *options, nm_norm_predicate *is, const
 {
     nm_norm_assignments assignments = {0};
     nm_error ignored; /* a malformed value is reported when the model is built */
-    char *text = nm_options_get(options, "norm.at");
+    NM_AUTO_FREE char *text = nm_options_get(options, "norm.at");
     bool found = false;
     if (text && nm_norm_assignments_parse(&assignments, text, &ignored) == NM_OK)
         for (size_t i = 0; i < assignments.n; i++)
             found |= is(options, assignments.list[i].type, argument);
     nm_norm_assignments_release(&assignments);
-    free(text);
     return found;
 }
 
 static bool has_value(const nm_options *options, const char *path, const char *value)
 {
-    char *text = nm_options_get(options, path);
-    bool has = text && !strcmp(text, value);
-    free(text);
-    return has;
+    NM_AUTO_FREE char *text = nm_options_get(options, path);
+    return text && !strcmp(text, value);
 }
 
 /* model.norm and model.encoder_norm, but not model.qk_norm, whose type is another option. */
@@ -209,9 +205,8 @@ static bool names_norm(const nm_options *options, const char *path)
 /* Whether the decoder has LayerNorm because the norm of the model uses batch statistics. */
 static bool has_layer_decoder(const nm_options *options)
 {
-    char *norm = nm_options_get(options, "model.norm");
+    NM_AUTO_FREE char *norm = nm_options_get(options, "model.norm");
     const nm_norm_type *type = norm ? nm_norm_type_find(norm) : NULL;
-    free(norm);
     return type && type->traits & NM_USES_BATCH && has_value(options, "model.decoder_norm", "");
 }
 
@@ -221,9 +216,8 @@ bool nm_norm_options_any(const nm_options *options, nm_norm_predicate *is, const
         any_assigned(options, is, argument) || (has_layer_decoder(options) && is(options, "layer", argument));
     char *path;
     for (size_t i = 0; !found && (path = nm_options_path(options, i)) != NULL; i++) {
-        char *value = names_norm(options, path) ? nm_options_get(options, path) : NULL;
+        NM_AUTO_FREE char *value = names_norm(options, path) ? nm_options_get(options, path) : NULL;
         found = value && is(options, value, argument);
-        free(value);
         free(path);
     }
     return found;
@@ -235,10 +229,8 @@ bool nm_norm_follows_length(const nm_options *options, const char *name, const v
     (void)unused;
     if (!type || !type->follows_length)
         return false;
-    char *section = nm_format("norm.%s", name);
-    bool follows = type->follows_length(nm_options_find(options, section));
-    free(section);
-    return follows;
+    NM_AUTO_FREE char *section = nm_format("norm.%s", name);
+    return type->follows_length(nm_options_find(options, section));
 }
 
 bool nm_norm_is_named(const nm_options *options, const char *name, const void *wanted)
@@ -258,11 +250,9 @@ static bool has_traits(const nm_options *options, const char *name, const void *
 static bool uses_groups(const nm_options *options, const char *name, const void *unused)
 {
     (void)unused;
-    char *scaling = nm_format("norm.%s.scaling", name);
-    bool uses = (!strcmp(name, "group") && has_value(options, "norm.group.groups", "0")) ||
-                has_value(options, scaling, "group");
-    free(scaling);
-    return uses;
+    NM_AUTO_FREE char *scaling = nm_format("norm.%s.scaling", name);
+    return (!strcmp(name, "group") && has_value(options, "norm.group.groups", "0")) ||
+           has_value(options, scaling, "group");
 }
 
 /* An option of section [norm], which applies to several types. */
@@ -284,8 +274,6 @@ bool nm_norm_option_applies(const nm_options *options, const char *path)
         return true;
     if (!(end = strchr(norm, '.')))
         return shared_option_applies(options, path);
-    char *name = nm_format("%.*s", (int)(end - norm), norm);
-    bool applies = nm_norm_options_any(options, nm_norm_is_named, name);
-    free(name);
-    return applies;
+    NM_AUTO_FREE char *name = nm_format("%.*s", (int)(end - norm), norm);
+    return nm_norm_options_any(options, nm_norm_is_named, name);
 }

@@ -50,11 +50,10 @@ static double entry(nm_position_kind kind, int32_t row, int32_t length, int32_t 
 void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d, void *device)
 {
     size_t n = (size_t)length * (size_t)d;
-    double *host = nm_allocate(n * sizeof *host);
+    NM_AUTO_FREE double *host = nm_allocate(n * sizeof *host);
     for (size_t i = 0; i < n; i++)
         host[i] = entry(kind, (int32_t)(i / (size_t)d), length, (int32_t)(i % (size_t)d), d);
     nm_backend_write(backend, device, host, n);
-    free(host);
 }
 
 nm_status nm_positions_alloc(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d,
@@ -86,7 +85,7 @@ nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width,
     size_t n = (size_t)length * (size_t)width;
     void *memory;
     NM_TRY(nm_backend_alloc(backend, n * nm_dtype_bytes(backend->dtype), &memory, err));
-    double *host = nm_allocate(n * sizeof *host);
+    NM_AUTO_FREE double *host = nm_allocate(n * sizeof *host);
     int32_t half = width / 2;
     for (int32_t p = 0; p < length; p++)
         for (int32_t j = 0; j < half; j++) {
@@ -95,7 +94,6 @@ nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width,
             row[half + j] = sin(angle);
         }
     nm_backend_write(backend, memory, host, n);
-    free(host);
     *table = nm_mat_of(memory, length, width);
     return NM_OK;
 }

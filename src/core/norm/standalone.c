@@ -82,9 +82,8 @@ static nm_status apply_settings(nm_options *options, const char *section, const 
             break;
         }
         *equals = 0;
-        char *path = nm_format("%s.%s", section, word);
+        NM_AUTO_FREE char *path = nm_format("%s.%s", section, word);
         status = nm_options_set(options, path, equals + 1, NM_ORIGIN_COMMAND, err);
-        free(path);
     }
     free(copy);
     return status;
@@ -98,11 +97,9 @@ static nm_status read_settings(standalone *owner, const char *name, const char *
     owner->options = nm_options_create();
     if (!type)
         return NM_OK;
-    char *section = nm_format("norm.%s", name);
+    NM_AUTO_FREE char *section = nm_format("norm.%s", name);
     *config = nm_options_add(owner->options, section, type->options, type->presets, type->config_size);
-    nm_status status = apply_settings(owner->options, section, settings, err);
-    free(section);
-    return status;
+    return apply_settings(owner->options, section, settings, err);
 }
 
 static nm_status alloc_vectors(nm_norm *norm, nm_error *err)

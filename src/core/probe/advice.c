@@ -53,7 +53,7 @@ static nm_status read_log(nm_advice_inputs *f, const char *path, nm_error *err)
     NM_TRY(nm_file_open(&stream, path, "rb", err));
     nm_lines lines;
     nm_lines_init(&lines, stream, path);
-    double *norms = NULL, *updates = NULL;
+    NM_AUTO_FREE double *norms = NULL, *updates = NULL;
     size_t n = 0, capacity = 0, update_capacity = 0;
     nm_status status;
     for (bool more; (status = nm_lines_next(&lines, &more, err)) == NM_OK && more;) {
@@ -75,8 +75,6 @@ static nm_status read_log(nm_advice_inputs *f, const char *path, nm_error *err)
     }
     if (n)
         read_gradients(f, norms, updates, n);
-    free(norms);
-    free(updates);
     nm_lines_release(&lines);
     fclose(stream);
     return status;

@@ -39,7 +39,7 @@ static void add_sequence(const nm_attention_args *a, int32_t s, const double *q,
     const int32_t first = a->q_packing->offsets[s], m = a->q_packing->offsets[s + 1] - first,
                   first_key = a->k_packing->offsets[s], n = a->k_packing->offsets[s + 1] - first_key,
                   width = a->q.cols, head_width = width / a->heads;
-    double *scores = nm_allocate(((size_t)n + 1) * sizeof *scores);
+    NM_AUTO_FREE double *scores = nm_allocate(((size_t)n + 1) * sizeof *scores);
     for (int32_t i = 0; i < m && n; i++) {
         const int32_t end = a->causal ? n - m + i + 1 : n,
                       begin = a->window && end > a->window ? end - a->window : 0;
@@ -58,7 +58,6 @@ static void add_sequence(const nm_attention_args *a, int32_t s, const double *q,
         sums->uniform += log(end - begin);
         sums->tokens++;
     }
-    free(scores);
 }
 
 static void measure_attention(nm_probe_record *record, const nm_attention_call *call)

@@ -10,13 +10,11 @@
 
 static double distance(nm_backend *b, const nm_call_pair *pair, size_t width)
 {
-    double *batch = nm_download_doubles(b, pair->batch, width),
-           *running = nm_download_doubles(b, pair->running, width);
+    NM_AUTO_FREE double *batch = nm_download_doubles(b, pair->batch, width),
+                        *running = nm_download_doubles(b, pair->running, width);
     for (size_t i = 0; i < width; i++)
         batch[i] -= pair->root ? running[i] * running[i] : running[i];
     double norm = nm_l2_norm(batch, width);
-    free(batch);
-    free(running);
     return norm / (double)width;
 }
 

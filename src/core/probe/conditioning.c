@@ -35,10 +35,9 @@ static size_t find_layer(condition_pass *l, const char *stack, int layer, int32_
 
 static void add_input(condition_pass *l, const nm_norm_call *call, const nm_site *site, nm_mat input)
 {
-    double *x = nm_download_matrix(call->backend, input);
+    NM_AUTO_FREE double *x = nm_download_matrix(call->backend, input);
     size_t at = find_layer(l, site->stack, site->layer, input.cols);
     nm_gram_add(&l->grams[at], x, input.rows);
-    free(x);
 }
 
 static void on_norm(void *user, const nm_norm_call *call, bool backward)
@@ -72,13 +71,12 @@ static void finish(condition_pass *l)
     nm_conditioning *c = l->conditioning;
     for (size_t i = 0; i < c->n; i++) {
         nm_gram *gram = &l->grams[i];
-        double *values = nm_allocate((size_t)gram->d * sizeof *values);
+        NM_AUTO_FREE double *values = nm_allocate((size_t)gram->d * sizeof *values);
         nm_gram_singular(gram, values);
         c->layers[i].rows = gram->rows;
         c->layers[i].c50 = nm_condition(values, gram->d, 0.5);
         c->layers[i].c80 = nm_condition(values, gram->d, 0.8);
         c->layers[i].c_max = values[0];
-        free(values);
         nm_gram_release(gram);
     }
     free(l->grams);

@@ -116,10 +116,9 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
                     out->clusters ? nm_tape_alloc(tape, (size_t)out->clusters->n * row_bytes) : NULL};
     for (; !nm_tape_exhausted(tape) && at.first < rows; at.first += BLOCK_ROWS) {
         at.rows = rows - at.first < BLOCK_ROWS ? rows - at.first : BLOCK_ROWS;
-        double *log_p = block_log_probs(l, out, &at);
+        NM_AUTO_FREE double *log_p = block_log_probs(l, out, &at);
         for (int32_t r = 0; r < at.rows; r++)
             add_target(l, log_p + (size_t)r * (size_t)size, size, batch->target_out[at.first + r]);
-        free(log_p);
     }
 }
 

@@ -42,12 +42,11 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
         (!nm_call_stat(call, "batch_square", call->x.cols) && !nm_call_stat(call, "batch_var", call->x.cols)))
         /* `scale` of a per-token norm has one element per row, possibly the same number as features */
         return;
-    double *ratio = nm_call_weight(call), *scale = nm_download_doubles(call->backend, divisor, width);
+    NM_AUTO_FREE double *ratio = nm_call_weight(call),
+                        *scale = nm_download_doubles(call->backend, divisor, width);
     for (size_t i = 0; i < width; i++)
         ratio[i] = fabs(ratio[i]) * scale[i];
     add_distribution(nm_probe_record_line(record, call->norm->site.name), ratio, width);
-    free(ratio);
-    free(scale);
 }
 
 const nm_instrument nm_instrument_gain = {

@@ -189,7 +189,7 @@ static void check_lemma(bounds_pass *l, const nm_norm_call *call)
     columns_download(&c, call);
     size_t n = c.rows * c.width;
     nm_lemma_site *site = find_lemma(l, call->norm->site.name);
-    double *dh = nm_allocate(n * sizeof *dh), *whole = nm_allocate(n * sizeof *whole);
+    NM_AUTO_FREE double *dh = nm_allocate(n * sizeof *dh), *whole = nm_allocate(n * sizeof *whole);
     for (size_t i = 0; c.dx && i < c.width; i++)
         formula_dh(&c, i, dh, whole);
     /* The norm's dL/dx where it equals dL/dh of the lemma; otherwise the formula's dL/dh, which
@@ -204,8 +204,6 @@ static void check_lemma(bounds_pass *l, const nm_norm_call *call)
         site->backward = fmax(site->backward, relative_difference(c.dx, whole, n));
         site->batches++;
     }
-    free(dh);
-    free(whole);
     columns_release(&c);
 }
 

@@ -12,12 +12,11 @@
 static double term_norm(const nm_norm_call *call, const double *weight, const double *scale, const void *sum)
 {
     size_t width = (size_t)call->x.cols;
-    double *v = nm_download_doubles(call->backend, sum, width);
+    NM_AUTO_FREE double *v = nm_download_doubles(call->backend, sum, width);
     double factor = 1 / (call->x.rows * call->grad_scale * call->n_targets);
     for (size_t i = 0; i < width; i++)
         v[i] *= weight[i] * scale[i] * factor;
     double norm = nm_l2_norm(v, width);
-    free(v);
     return norm / (double)width;
 }
 
@@ -28,8 +27,8 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
                *divisor = nm_call_stat(call, "scale", width);
     if (!backward || !sum || !sum_z || !divisor)
         return;
-    double *weight = nm_call_weight(call),
-           *scale = nm_download_doubles(call->backend, divisor, (size_t)width);
+    NM_AUTO_FREE double *weight = nm_call_weight(call),
+                        *scale = nm_download_doubles(call->backend, divisor, (size_t)width);
     json_t *line = nm_probe_record_line(record, call->norm->site.name);
     if (nm_call_stat(call, "batch_mean", width)) {
         nm_line_number(line, "mu", term_norm(call, weight, scale, sum));
@@ -38,8 +37,6 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
         nm_line_number(line, "psi2", term_norm(call, weight, scale, sum_z));
     }
     nm_line_count(line, "rows", call->x.rows);
-    free(weight);
-    free(scale);
 }
 
 const nm_instrument nm_instrument_gradient_parts = {

@@ -64,7 +64,8 @@ static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
     const nm_tensor *table = find_embedding(model);
     if (!table)
         return;
-    double *x = nm_download_doubles(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
+    NM_AUTO_FREE double *x =
+        nm_download_doubles(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
     if (nm_model_option_is(model, "model.fixnorm", "true"))
         normalize_rows(x, table->rows, table->cols);
     nm_gram gram;
@@ -75,7 +76,6 @@ static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
     inspection->n_singular = table->rows < table->cols ? table->rows : table->cols;
     snprintf(inspection->table, sizeof inspection->table, "%s", table->name);
     nm_gram_release(&gram);
-    free(x);
 }
 
 static bool has_split(nm_task *task, nm_split split)

@@ -31,9 +31,8 @@ static void measure_gradients(nm_probe_record *record, const nm_model *model)
         size_t n = norm->shape.n_params ? (size_t)norm->shape.params[0].length : 0;
         if (!n)
             continue;
-        double *weight = nm_download_doubles(model->backend, norm->params[0], n);
+        NM_AUTO_FREE double *weight = nm_download_doubles(model->backend, norm->params[0], n);
         add_fit(record, norm, weight, n);
-        free(weight);
     }
 }
 

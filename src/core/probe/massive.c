@@ -36,7 +36,7 @@ static double find_kth(double *values, ptrdiff_t n, ptrdiff_t k)
 static void measure_residual(nm_probe_record *record, const nm_residual_call *call)
 {
     const size_t n = (size_t)call->out.rows * (size_t)call->out.cols;
-    double *values = nm_download_matrix(call->backend, call->out);
+    NM_AUTO_FREE double *values = nm_download_matrix(call->backend, call->out);
     size_t largest = 0, count = 0;
     bool finite = n > 0;
     for (size_t i = 0; i < n; i++) {
@@ -55,7 +55,6 @@ static void measure_residual(nm_probe_record *record, const nm_residual_call *ca
         nm_line_count(line, "feature", (int64_t)(largest % (size_t)call->out.cols));
         nm_line_count(line, "count", (int64_t)count);
     }
-    free(values);
 }
 
 const nm_instrument nm_instrument_massive = {

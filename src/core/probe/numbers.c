@@ -93,19 +93,16 @@ double *nm_call_weight(const nm_norm_call *call)
         out[i] = 1;
     if (weight || !r)
         return out;
-    double *factor = nm_download_doubles(b, r, (size_t)width);
+    NM_AUTO_FREE double *factor = nm_download_doubles(b, r, (size_t)width);
     for (int32_t i = 0; i < width; i++)
         out[i] *= factor[i];
-    free(factor);
     return out;
 }
 
 bool nm_model_option_is(const nm_model *model, const char *path, const char *value)
 {
-    char *text = nm_options_get(model->options, path);
-    bool is = text && !strcmp(text, value);
-    free(text);
-    return is;
+    NM_AUTO_FREE char *text = nm_options_get(model->options, path);
+    return text && !strcmp(text, value);
 }
 
 nm_site nm_site_parse(const char *name)

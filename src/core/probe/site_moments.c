@@ -16,7 +16,7 @@ static json_t *moments(const nm_norm_call *call, nm_mat x)
         return json_null();
     const nm_feature_norm plain = {.groups = 0};
     NM_CALL(b, feature_moments, .spec = &plain, .x = x, .center = mean, .mean = mean, .square = square);
-    double *m = nm_download_doubles(b, mean, width), *v = nm_download_doubles(b, square, width);
+    NM_AUTO_FREE double *m = nm_download_doubles(b, mean, width), *v = nm_download_doubles(b, square, width);
     double sum = 0, total = 0, largest = 0;
     for (size_t i = 0; i < width; i++)
         sum += m[i];
@@ -29,8 +29,6 @@ static json_t *moments(const nm_norm_call *call, nm_mat x)
     nm_line_number(object, "mean", sum);
     nm_line_number(object, "deviation", sqrt(total / (double)width));
     nm_line_number(object, "largest_deviation", sqrt(largest));
-    free(m);
-    free(v);
     return object;
 }
 

@@ -21,7 +21,7 @@ void nm_gram_release(nm_gram *gram)
 void nm_gram_add(nm_gram *gram, const double *x, int64_t rows)
 {
     const int32_t d = gram->d;
-    double *zeros = nm_allocate((size_t)d * sizeof *zeros);
+    NM_AUTO_FREE double *zeros = nm_allocate((size_t)d * sizeof *zeros);
     for (int64_t r = 0; r < rows; r += 4) {
         const double *a[4];
         for (int k = 0; k < 4; k++)
@@ -32,7 +32,6 @@ void nm_gram_add(nm_gram *gram, const double *x, int64_t rows)
                 sum[j] += a[0][i] * a[0][j] + a[1][i] * a[1][j] + a[2][i] * a[2][j] + a[3][i] * a[3][j];
         }
     }
-    free(zeros);
     gram->rows += rows;
 }
 
@@ -118,8 +117,8 @@ static bool all_finite(const double *values, size_t n)
 void nm_gram_singular(const nm_gram *gram, double *values)
 {
     const size_t d = (size_t)gram->d;
-    double *a = nm_allocate(d * d * sizeof *a), *e = nm_allocate(d * sizeof *e),
-           *scratch = nm_allocate(d * sizeof *scratch);
+    NM_AUTO_FREE double *a = nm_allocate(d * d * sizeof *a), *e = nm_allocate(d * sizeof *e),
+                        *scratch = nm_allocate(d * sizeof *scratch);
     bool finite = all_finite(gram->sums, d * d);
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++)
@@ -136,9 +135,6 @@ void nm_gram_singular(const nm_gram *gram, double *values)
     nm_sort_doubles(values, d); /* ascending negated values are descending singular values */
     for (size_t i = 0; i < d; i++)
         values[i] = finite ? fabs(values[i]) : NAN;
-    free(a);
-    free(e);
-    free(scratch);
 }
 
 double nm_condition(const double *values, int32_t d, double p)

@@ -65,8 +65,8 @@ void nm_batches_balance(nm_batches *batches, int64_t first, int64_t n)
 {
     const nm_batching *b = &batches->batching;
     const int64_t begin = batches->starts[first], n_items = batches->starts[first + n] - begin;
-    item *items = nm_allocate((size_t)n_items * sizeof *items);
-    load *loads = nm_allocate((size_t)n * sizeof *loads);
+    NM_AUTO_FREE item *items = nm_allocate((size_t)n_items * sizeof *items);
+    NM_AUTO_FREE load *loads = nm_allocate((size_t)n * sizeof *loads);
     int64_t *order = nm_allocate((size_t)n_items * sizeof *order),
             *batch_of = nm_allocate((size_t)n_items * sizeof *batch_of), at = 0;
     memcpy(order, batches->order + begin, (size_t)n_items * sizeof *order);
@@ -85,8 +85,6 @@ void nm_batches_balance(nm_batches *batches, int64_t first, int64_t n)
             if (batch_of[i] == k)
                 batches->order[begin + at++] = order[i];
     }
-    free(items);
-    free(loads);
     free(order);
     free(batch_of);
 }

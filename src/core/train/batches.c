@@ -160,9 +160,9 @@ nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, ui
         return nm_fail(err, NM_USAGE, "no sequence has 1 to %lld tokens (max_length, max_tokens)",
                        (long long)length_limit(batching));
     }
-    int64_t *starts = nm_allocate(((size_t)n + 1) * sizeof *starts);
+    NM_AUTO_FREE int64_t *starts = nm_allocate(((size_t)n + 1) * sizeof *starts);
     batches->n = cut_batches(batching, examples, n, starts);
-    example *turn = nm_allocate((size_t)batches->n * sizeof *turn);
+    NM_AUTO_FREE example *turn = nm_allocate((size_t)batches->n * sizeof *turn);
     for (int64_t i = 0; i < batches->n; i++)
         turn[i] = (example){.index = i, .key = shuffle ? random_key(batching, epoch, 1, i) : 0};
     sort_examples(&turn, batches->n);
@@ -175,8 +175,6 @@ nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, ui
             batches->order[at++] = examples[e].index;
     }
     batches->starts[batches->n] = at;
-    free(turn);
-    free(starts);
     free(examples);
     return NM_OK;
 }

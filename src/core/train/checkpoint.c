@@ -36,7 +36,7 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
 nm_status nm_checkpoint_list(const char *run, char ***paths, size_t *n, nm_error *err)
 {
     struct dirent **entries = NULL;
-    char *folder = nm_path_join(run, "checkpoints");
+    NM_AUTO_FREE char *folder = nm_path_join(run, "checkpoints");
     const int found = scandir(folder, &entries, is_checkpoint, compare_names); /* updates of eight digits */
     const bool missing = found < 0 && (errno == ENOENT || errno == ENOTDIR);
     nm_status status = NM_OK;
@@ -51,7 +51,6 @@ nm_status nm_checkpoint_list(const char *run, char ***paths, size_t *n, nm_error
         free(entries[i]);
     }
     free(entries);
-    free(folder);
     return status;
 }
 
@@ -63,7 +62,7 @@ void nm_checkpoint_list_free(char **paths, size_t n)
 /* Without origins, which differ between an uninterrupted run and a resumed one. */
 static void add_config(nm_safetensors_writer *writer, const nm_options *options, const nm_task_type *task)
 {
-    char *config = NULL;
+    NM_AUTO_FREE char *config = NULL;
     size_t bytes;
     FILE *stream = nm_text_stream_open(&config, &bytes);
     nm_options *like = nm_options_create(); /* the sections of a model; not [run] */
@@ -72,7 +71,6 @@ static void add_config(nm_safetensors_writer *writer, const nm_options *options,
     nm_options_free(like);
     nm_text_stream_close(stream);
     nm_safetensors_add_metadata(writer, "config", config);
-    free(config);
 }
 
 static void add_texts(nm_safetensors_writer *writer, const nm_options *options, const nm_task *task,

@@ -77,7 +77,7 @@ nm_status nm_comm_gather(nm_comm *comm, void *blocks, size_t bytes, nm_error *er
 {
     if (comm->size == 1)
         return NM_OK;
-    nm_comm_message *messages = nm_allocate(2 * (size_t)comm->size * sizeof *messages);
+    NM_AUTO_FREE nm_comm_message *messages = nm_allocate(2 * (size_t)comm->size * sizeof *messages);
     size_t n = 0;
     for (int32_t rank = 0; rank < comm->size; rank++) {
         if (rank == comm->rank)
@@ -85,9 +85,7 @@ nm_status nm_comm_gather(nm_comm *comm, void *blocks, size_t bytes, nm_error *er
         messages[n++] = (nm_comm_message){rank, true, (char *)blocks + (size_t)rank * bytes, bytes};
         messages[n++] = (nm_comm_message){rank, false, (char *)blocks + (size_t)comm->rank * bytes, bytes};
     }
-    nm_status status = nm_comm_exchange(comm, messages, n, err);
-    free(messages);
-    return status;
+    return nm_comm_exchange(comm, messages, n, err);
 }
 
 nm_status nm_comm_gather_bytes(nm_comm *comm, const void *own, size_t bytes, char **all, size_t *ends,
@@ -96,7 +94,7 @@ nm_status nm_comm_gather_bytes(nm_comm *comm, const void *own, size_t bytes, cha
     *all = NULL;
     ends[comm->rank] = bytes;
     NM_TRY(nm_comm_gather(comm, ends, sizeof *ends, err));
-    nm_comm_message *messages = nm_allocate(2 * (size_t)comm->size * sizeof *messages);
+    NM_AUTO_FREE nm_comm_message *messages = nm_allocate(2 * (size_t)comm->size * sizeof *messages);
     size_t n = 0, begin = 0;
     for (int32_t rank = 0; rank < comm->size; rank++)
         ends[rank] += rank ? ends[rank - 1] : 0;
@@ -111,7 +109,6 @@ nm_status nm_comm_gather_bytes(nm_comm *comm, const void *own, size_t bytes, cha
         messages[n++] = (nm_comm_message){rank, false, (void *)(uintptr_t)own, bytes};
     }
     nm_status status = nm_comm_exchange(comm, messages, n, err);
-    free(messages);
     if (status != NM_OK) {
         free(*all);
         *all = NULL;
@@ -121,13 +118,12 @@ nm_status nm_comm_gather_bytes(nm_comm *comm, const void *own, size_t bytes, cha
 
 nm_status nm_comm_sum(nm_comm *comm, int64_t *values, size_t n, nm_error *err)
 {
-    int64_t *all = nm_allocate((size_t)comm->size * n * sizeof *all);
+    NM_AUTO_FREE int64_t *all = nm_allocate((size_t)comm->size * n * sizeof *all);
     memcpy(all + (size_t)comm->rank * n, values, n * sizeof *values);
     nm_status status = nm_comm_gather(comm, all, n * sizeof *all, err);
     memset(values, 0, n * sizeof *values);
     for (size_t i = 0; i < (size_t)comm->size * n; i++)
         values[i % n] += all[i];
-    free(all);
     return status;
 }
 

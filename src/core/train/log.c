@@ -20,10 +20,9 @@ static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
         json_decref(object);
         return NM_OK;
     }
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    NM_AUTO_FREE char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     int failed = !text || fprintf(trainer->log, "%s\n", text) < 0 || fflush(trainer->log);
-    free(text);
     if (failed)
         return nm_fail(err, nm_file_error_status(errno), "%s/log.jsonl: writing failed: %s", trainer->folder,
                        strerror(errno));
@@ -196,7 +195,7 @@ nm_status nm_log_weights(nm_trainer *trainer, nm_error *err)
 
 nm_status nm_log_digest(nm_trainer *trainer, int64_t bytes, char text[NM_DIGEST_TEXT], nm_error *err)
 {
-    char *path = nm_path_join(trainer->folder, "log.jsonl");
+    NM_AUTO_FREE char *path = nm_path_join(trainer->folder, "log.jsonl");
     if (bytes < trainer->digested || !trainer->digested) {
         nm_digest_init(&trainer->log_digest);
         trainer->digested = 0;
@@ -205,7 +204,6 @@ nm_status nm_log_digest(nm_trainer *trainer, int64_t bytes, char text[NM_DIGEST_
     trainer->digested = status == NM_OK ? bytes : 0;
     if (status == NM_OK)
         nm_digest_text(&trainer->log_digest, text);
-    free(path);
     return status;
 }
 

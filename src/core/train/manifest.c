@@ -20,10 +20,8 @@ char *nm_manifest_path(const char *run, int64_t update)
 
 static json_t *subject(int64_t update, const char *suffix, const char *digest)
 {
-    char *name = nm_format("%08" PRId64 ".%s", update, suffix);
-    json_t *object = json_pack("{s:s, s:{s:s}}", "name", name, "digest", "sha256", digest);
-    free(name);
-    return object;
+    NM_AUTO_FREE char *name = nm_format("%08" PRId64 ".%s", update, suffix);
+    return json_pack("{s:s, s:{s:s}}", "name", name, "digest", "sha256", digest);
 }
 
 /* Of the statement without this digest, compact and with sorted keys: the manifest of the newest checkpoint
@@ -74,7 +72,7 @@ static bool take(char *to, size_t bytes, const char *text)
 /* Reads the digest of the subject with this name. */
 static bool take_subject(const json_t *subjects, int64_t update, const char *suffix, char *digest)
 {
-    char *name = nm_format("%08" PRId64 ".%s", update, suffix);
+    NM_AUTO_FREE char *name = nm_format("%08" PRId64 ".%s", update, suffix);
     bool taken = false;
     for (size_t i = 0; i < json_array_size(subjects); i++) {
         const char *found, *text;
@@ -83,7 +81,6 @@ static bool take_subject(const json_t *subjects, int64_t update, const char *suf
             !strcmp(found, name))
             taken = take(digest, NM_DIGEST_TEXT, text);
     }
-    free(name);
     return taken;
 }
 
@@ -143,7 +140,7 @@ nm_status nm_manifest_read(nm_manifest *manifest, const char *path, bool *found,
 static nm_status check_file(const char *run, int64_t update, const char *suffix, const char *expected,
                             nm_error *err)
 {
-    char *path = nm_format("%s/checkpoints/%08" PRId64 ".%s", run, update, suffix);
+    NM_AUTO_FREE char *path = nm_format("%s/checkpoints/%08" PRId64 ".%s", run, update, suffix);
     char actual[NM_DIGEST_TEXT];
     bool found;
     nm_status status = nm_file_find(path, &found, err);
@@ -153,7 +150,6 @@ static nm_status check_file(const char *run, int64_t update, const char *suffix,
     if (status == NM_OK && strcmp(actual, expected))
         status = nm_fail(err, NM_FORMAT, "%s: not the file of its manifest (sha256 %.12s, there %.12s)", path,
                          actual, expected);
-    free(path);
     return status;
 }
 

@@ -38,14 +38,11 @@ nm_status nm_model_check_norm_options(const nm_params *params, const nm_options 
     for (size_t s = 0; nm_options_section(options, s, &name, &rows, &presets); s++) {
         const char *type = !strncmp(name, "norm.", 5) ? name + 5 : NULL;
         for (size_t i = 0; type && rows && rows[i].name && !has_norm(params, type); i++) {
-            char *path = nm_format("%s.%s", name, rows[i].name);
+            NM_AUTO_FREE char *path = nm_format("%s.%s", name, rows[i].name);
             bool given = nm_options_origin(options, path) == NM_ORIGIN_COMMAND;
-            nm_status status =
-                given ? nm_fail(err, NM_USAGE, "%s has no effect: no norm of the model is of the type %s",
-                                path, type)
-                      : NM_OK;
-            free(path);
-            NM_TRY(status);
+            NM_TRY(given ? nm_fail(err, NM_USAGE, "%s has no effect: no norm of the model is of the type %s",
+                                   path, type)
+                         : NM_OK);
         }
     }
     return NM_OK;

@@ -39,11 +39,10 @@ static void set_omega(void *user, const nm_residual_call *call)
     }
     /* This pass has read omega already: it was 1 in all of them. */
     const double value = first ? 1 : sqrt(p->stacks[i].variance);
-    double *values = nm_allocate(cols * sizeof *values);
+    NM_AUTO_FREE double *values = nm_allocate(cols * sizeof *values);
     for (size_t k = 0; k < cols; k++)
         values[k] = value;
     nm_backend_write(call->backend, omega->data, values, cols);
-    free(values);
     p->stacks[i].variance += nm_mat_variance(call->backend, call->branch);
 }
 

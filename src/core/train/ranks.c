@@ -13,14 +13,12 @@ typedef struct setup { /* of one rank */
 
 static uint64_t options_hash(const nm_options *options)
 {
-    char *text = NULL;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write(options, stream);
     nm_text_stream_close(stream);
-    uint64_t hash = XXH3_64bits(text, bytes);
-    free(text);
-    return hash;
+    return XXH3_64bits(text, bytes);
 }
 
 static nm_status compare_setups(const setup *setups, int32_t size, nm_error *err)
@@ -63,7 +61,7 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
         return nm_fail(err, NM_USAGE,
                        "norm.state = micro-batch: running statistics that advance from shard to shard "
                        "require a single process");
-    setup *setups = nm_allocate((size_t)comm->size * sizeof *setups);
+    NM_AUTO_FREE setup *setups = nm_allocate((size_t)comm->size * sizeof *setups);
     setup *own = &setups[comm->rank];
     snprintf(own->version, sizeof own->version, "%s", NORMA_VERSION);
     nm_build_id(own->build);
@@ -73,10 +71,8 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
     own->data = trainer->task.fingerprint;
     own->valid_data = trainer->task.valid_fingerprint;
     own->elements = trainer->model->params.n_elements;
-    nm_status status = nm_comm_gather(comm, setups, sizeof *setups, err);
-    NM_THEN(status, compare_setups(setups, comm->size, err));
-    free(setups);
-    return status;
+    NM_TRY(nm_comm_gather(comm, setups, sizeof *setups, err));
+    return compare_setups(setups, comm->size, err);
 }
 
 nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err)
@@ -84,7 +80,7 @@ nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err)
     nm_comm *comm = trainer->comm;
     if (comm->size == 1)
         return NM_OK;
-    uint64_t *hashes = nm_allocate((size_t)comm->size * sizeof *hashes);
+    NM_AUTO_FREE uint64_t *hashes = nm_allocate((size_t)comm->size * sizeof *hashes);
     hashes[comm->rank] = nm_trainer_weights_hash(trainer);
     nm_status status = nm_comm_gather(comm, hashes, sizeof *hashes, err);
     for (int32_t rank = 1; status == NM_OK && rank < comm->size; rank++)
@@ -94,7 +90,6 @@ nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err)
                 "update %lld: the parameters of rank %d differ from those of rank 0: its machine computes "
                 "different results; no checkpoint is written",
                 (long long)trainer->state.update, rank);
-    free(hashes);
     return status;
 }
 
@@ -110,12 +105,11 @@ nm_status nm_ranks_share_stop(nm_trainer *trainer, nm_error *err)
     nm_comm *comm = trainer->comm;
     if (comm->size == 1)
         return nm_check_stop(trainer->callbacks.stop, err);
-    bool *stops = nm_allocate((size_t)comm->size * sizeof *stops);
+    NM_AUTO_FREE bool *stops = nm_allocate((size_t)comm->size * sizeof *stops);
     stops[comm->rank] = nm_stop_is_set(trainer->callbacks.stop);
     nm_status status = nm_comm_gather(comm, stops, sizeof *stops, err);
     for (int32_t rank = 0; rank < comm->size && status == NM_OK; rank++)
         trainer->stop |= stops[rank];
-    free(stops);
     if (status == NM_OK && trainer->stop)
         return nm_fail(err, NM_INTERRUPTED, "stopped");
     return status;
@@ -171,9 +165,8 @@ static void report_lines(const nm_trainer *trainer, int32_t rank, char *lines)
     for (char *line; (line = strsep(&lines, "\n")) != NULL;) {
         if (!*line || is_known(trainer->messages, line))
             continue;
-        char *text = nm_format("rank %d: %s", rank, line);
+        NM_AUTO_FREE char *text = nm_format("rank %d: %s", rank, line);
         trainer->callbacks.message(trainer->callbacks.user, text);
-        free(text);
     }
 }
 
@@ -184,13 +177,12 @@ nm_status nm_ranks_share_messages(nm_trainer *trainer, nm_error *err)
         return NM_OK;
     const char *own = trainer->messages ? trainer->messages : "";
     char *all;
-    size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
+    NM_AUTO_FREE size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
     nm_status status = nm_comm_gather_bytes(comm, own, strlen(own) + 1, &all, ends, err);
     for (int32_t rank = 1; status == NM_OK && rank < comm->size && trainer->callbacks.message; rank++)
         report_lines(trainer, rank, all + ends[rank - 1]);
     free(trainer->messages);
     trainer->messages = NULL;
     free(all);
-    free(ends);
     return status;
 }

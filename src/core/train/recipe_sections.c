@@ -10,9 +10,8 @@ static char *list_settings(const nm_options *options, nm_origin origin)
     char *list = nm_duplicate(""), *path;
     for (size_t i = 0; (path = nm_options_path(options, i)) != NULL; i++) {
         if (nm_options_origin(options, path) == origin) {
-            char *value = nm_options_get(options, path);
+            NM_AUTO_FREE char *value = nm_options_get(options, path);
             nm_format_append(&list, "%s%s = %s", *list ? ", " : "", path, value);
-            free(value);
         }
         free(path);
     }
@@ -31,17 +30,13 @@ nm_status nm_recipe_apply_sizes(nm_options *options, const nm_task_type *task, c
 
 char *nm_recipe_describe_sizes(const nm_options *options, const nm_task_type *task, int64_t size)
 {
-    char *settings = list_settings(options, NM_ORIGIN_SIZE);
-    char *text = nm_format("%lld %s for training: the recipe sets %s", (long long)size, task->size_unit,
-                           *settings ? settings : "nothing for this size");
-    free(settings);
-    return text;
+    NM_AUTO_FREE char *settings = list_settings(options, NM_ORIGIN_SIZE);
+    return nm_format("%lld %s for training: the recipe sets %s", (long long)size, task->size_unit,
+                     *settings ? settings : "nothing for this size");
 }
 
 char *nm_recipe_describe_tune(const nm_options *options)
 {
-    char *settings = list_settings(options, NM_ORIGIN_TUNE);
-    char *text = *settings ? nm_format("further training of a model: the recipe sets %s", settings) : NULL;
-    free(settings);
-    return text;
+    NM_AUTO_FREE char *settings = list_settings(options, NM_ORIGIN_TUNE);
+    return *settings ? nm_format("further training of a model: the recipe sets %s", settings) : NULL;
 }

@@ -73,7 +73,7 @@ static nm_status list_checkpoints(const nm_trainer *trainer, int64_t **updates, 
     size_t capacity = 0;
     *updates = NULL;
     *n = 0;
-    char *folder = nm_path_join(trainer->folder, "checkpoints");
+    NM_AUTO_FREE char *folder = nm_path_join(trainer->folder, "checkpoints");
     DIR *dir = opendir(folder);
     struct dirent *entry;
     while (dir && (errno = 0, entry = readdir(dir)) != NULL) {
@@ -88,7 +88,6 @@ static nm_status list_checkpoints(const nm_trainer *trainer, int64_t **updates, 
         errno || !dir ? nm_fail(err, nm_file_error_status(errno), "%s: %s", folder, strerror(errno)) : NM_OK;
     if (dir)
         closedir(dir);
-    free(folder);
     if (*n)
         qsort(*updates, *n, sizeof **updates, compare_descending);
     return status;
@@ -96,15 +95,12 @@ static nm_status list_checkpoints(const nm_trainer *trainer, int64_t **updates, 
 
 static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
 {
-    char *model = checkpoint_path(trainer, update, "safetensors");
-    char *state = checkpoint_path(trainer, update, "state.safetensors");
-    char *manifest = nm_manifest_path(trainer->folder, update);
+    NM_AUTO_FREE char *model = checkpoint_path(trainer, update, "safetensors");
+    NM_AUTO_FREE char *state = checkpoint_path(trainer, update, "state.safetensors");
+    NM_AUTO_FREE char *manifest = nm_manifest_path(trainer->folder, update);
     unlink(model); /* first, because a state without a model is not a checkpoint */
     unlink(state);
     unlink(manifest);
-    free(manifest);
-    free(model);
-    free(state);
 }
 
 /* Removes old checkpoints (train.keep_last). If the folder cannot be listed they are kept until the next
@@ -151,10 +147,9 @@ static nm_status clean_up(const nm_trainer *trainer, const int64_t *updates, siz
         NM_TRY(set_aside(trainer, updates[i], "state.safetensors", err));
         NM_TRY(set_aside(trainer, updates[i], "intoto.json", err));
     }
-    char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
+    NM_AUTO_FREE char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
     nm_folder_remove_temporaries(checkpoints);
     nm_folder_remove_temporaries(trainer->folder);
-    free(checkpoints);
     return NM_OK;
 }
 
@@ -172,12 +167,11 @@ static nm_status write_manifest(nm_trainer *trainer, const char *model, const ch
     format_fingerprint(m.valid_data, trainer->task.valid_fingerprint);
     nm_build_id(m.build);
     snprintf(m.level, sizeof m.level, "%s", nm_backend_training_level(trainer->backend));
-    char *path = nm_manifest_path(trainer->folder, m.update);
+    NM_AUTO_FREE char *path = nm_manifest_path(trainer->folder, m.update);
     nm_status status = nm_manifest_write(&m, path, err);
     trainer->chain[0].update = m.update;
     trainer->chain[1] = m.previous;
     NM_THEN(status, nm_digest_of_file(path, trainer->chain[0].digest, err));
-    free(path);
     return status;
 }
 
@@ -186,26 +180,22 @@ static nm_status write_manifest(nm_trainer *trainer, const char *model, const ch
 static nm_status write_checkpoint(nm_trainer *trainer, const char *model, nm_error *err)
 {
     const int64_t update = trainer->state.update;
-    char *state = checkpoint_path(trainer, update, "state.safetensors"),
-         *unnamed = nm_format("%s.%08x.new", model, (unsigned)update);
+    NM_AUTO_FREE char *state = checkpoint_path(trainer, update, "state.safetensors"),
+                      *unnamed = nm_format("%s.%08x.new", model, (unsigned)update);
     /* A checkpoint that is written again is without a manifest until the new one is complete: otherwise a
      * failure in between would leave a manifest of other files. */
-    char *manifest = nm_manifest_path(trainer->folder, update);
+    NM_AUTO_FREE char *manifest = nm_manifest_path(trainer->folder, update);
     unlink(manifest);
-    free(manifest);
-    nm_status status = write_state(trainer, state, err);
-    NM_THEN(status, nm_checkpoint_write(unnamed, trainer->model, &trainer->task, update, err));
-    NM_THEN(status, write_manifest(trainer, unnamed, state, err));
-    NM_THEN(status, nm_file_rename(unnamed, model, err));
-    free(unnamed);
-    free(state);
-    return status;
+    NM_TRY(write_state(trainer, state, err));
+    NM_TRY(nm_checkpoint_write(unnamed, trainer->model, &trainer->task, update, err));
+    NM_TRY(write_manifest(trainer, unnamed, state, err));
+    return nm_file_rename(unnamed, model, err);
 }
 
 nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
 {
-    char *model = checkpoint_path(trainer, trainer->state.update, "safetensors"),
-         *last = nm_path_join(trainer->folder, "last.safetensors");
+    NM_AUTO_FREE char *model = checkpoint_path(trainer, trainer->state.update, "safetensors"),
+                      *last = nm_path_join(trainer->folder, "last.safetensors");
     nm_status status = nm_log_sync(trainer, err);
     if (status == NM_OK && !trainer->unchanged)
         status = write_checkpoint(trainer, model, err);
@@ -216,17 +206,13 @@ nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
     NM_THEN(status, nm_file_link(model, last, err));
     if (status == NM_OK)
         remove_old(trainer);
-    free(model);
-    free(last);
     return status;
 }
 
 nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err)
 {
-    char *path = nm_path_join(trainer->folder, "best.safetensors");
-    nm_status status = nm_checkpoint_write(path, trainer->model, &trainer->task, trainer->state.update, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(trainer->folder, "best.safetensors");
+    return nm_checkpoint_write(path, trainer->model, &trainer->task, trainer->state.update, err);
 }
 
 /* Checked before the model, whose dictionary depends on the training data. */
@@ -316,9 +302,8 @@ static bool any_has_manifest(const nm_trainer *trainer, const int64_t *updates, 
 {
     bool found = false;
     for (size_t i = 0; i < n && !found; i++) {
-        char *path = nm_manifest_path(trainer->folder, updates[i]);
+        NM_AUTO_FREE char *path = nm_manifest_path(trainer->folder, updates[i]);
         found = nm_file_may_exist(path);
-        free(path);
     }
     return found;
 }
@@ -327,7 +312,7 @@ static bool any_has_manifest(const nm_trainer *trainer, const int64_t *updates, 
 static nm_status check_manifest(nm_trainer *trainer, int64_t update, nm_manifest *manifest, bool *found,
                                 nm_error *err)
 {
-    char *path = nm_manifest_path(trainer->folder, update);
+    NM_AUTO_FREE char *path = nm_manifest_path(trainer->folder, update);
     nm_status status = nm_manifest_read(manifest, path, found, err);
     if (status == NM_OK && *found)
         status = nm_manifest_check(manifest, trainer->folder, update, err);
@@ -335,7 +320,6 @@ static nm_status check_manifest(nm_trainer *trainer, int64_t update, nm_manifest
     trainer->chain[1] = manifest->previous;
     if (status == NM_OK && *found)
         status = nm_digest_of_file(path, trainer->chain[0].digest, err);
-    free(path);
     return status;
 }
 
@@ -368,8 +352,8 @@ static nm_status check_update(const nm_trainer *trainer, const nm_safetensors *m
 /* Loads a checkpoint. NM_FORMAT if the contents of a file are invalid, or if the state is missing. */
 static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
 {
-    char *model_path = checkpoint_path(trainer, update, "safetensors");
-    char *state_path = checkpoint_path(trainer, update, "state.safetensors");
+    NM_AUTO_FREE char *model_path = checkpoint_path(trainer, update, "safetensors");
+    NM_AUTO_FREE char *state_path = checkpoint_path(trainer, update, "state.safetensors");
     nm_safetensors *model = NULL, *state = NULL;
     nm_status status = NM_OK;
     if (access(state_path, F_OK) && errno == ENOENT)
@@ -384,8 +368,6 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
                                     nm_model_file_dtype(trainer->backend), err));
     nm_safetensors_close(model);
     nm_safetensors_close(state);
-    free(model_path);
-    free(state_path);
     return status;
 }
 
@@ -403,14 +385,12 @@ nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_err
  * log. */
 static nm_status all_are_damaged(const nm_trainer *trainer, nm_error *err)
 {
-    char *best = nm_path_join(trainer->folder, "best.safetensors");
-    char *remedy = nm_file_may_exist(best)
-                       ? nm_format("%s can be trained further with --tune in another folder", best)
-                       : nm_format("train in another folder");
+    NM_AUTO_FREE char *best = nm_path_join(trainer->folder, "best.safetensors");
+    NM_AUTO_FREE char *remedy =
+        nm_file_may_exist(best) ? nm_format("%s can be trained further with --tune in another folder", best)
+                                : nm_format("train in another folder");
     nm_status status =
         nm_fail(err, NM_FORMAT, "%s/checkpoints: no checkpoint can be used; %s", trainer->folder, remedy);
-    free(remedy);
-    free(best);
     return status;
 }
 

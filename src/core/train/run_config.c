@@ -178,7 +178,7 @@ bool nm_run_config_agrees(const char *path, const char *old, const char *new)
 static nm_status merge_option(nm_options *run, const nm_options *requested, const char *path,
                               const char *folder, nm_resume resume, nm_error *err)
 {
-    char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
+    NM_AUTO_FREE char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
     bool given = nm_options_origin(requested, path) == NM_ORIGIN_COMMAND ||
                  (!strncmp(path, "run.", 4) && is_changeable(path));
     nm_status status = NM_OK;
@@ -188,8 +188,6 @@ static nm_status merge_option(nm_options *run, const nm_options *requested, cons
                      ? nm_options_set(run, path, new, NM_ORIGIN_COMMAND, err)
                      : refuse(run, path, old, new, folder, err);
     }
-    free(old);
-    free(new);
     return status;
 }
 
@@ -216,17 +214,14 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     nm_run_differences differences = {.owner = "the run uses"};
     char *moved = NULL;
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
-        char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
+        NM_AUTO_FREE char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
         if (is_of_recipe(run, path) && nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
             !is_changeable(path) && !nm_run_config_agrees(path, old, new))
             nm_run_config_list(&differences, path, new, old);
-        free(new);
         status = merge_option(run, requested, path, folder, resume, err);
-        char *merged = nm_options_get(run, path);
+        NM_AUTO_FREE char *merged = nm_options_get(run, path);
         if (status == NM_OK && strcmp(old, merged) && moves_schedule(run, path))
             nm_format_append(&moved, "%s%s = %s instead of %s", moved ? ", " : "", path, merged, old);
-        free(merged);
-        free(old);
         free(path);
     }
     if (status != NM_OK) {
@@ -255,10 +250,9 @@ nm_status nm_run_config_read_data(nm_options **run, const nm_options *requested,
     nm_status status = NM_OK;
     char *path;
     for (size_t i = 0; *run && status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
-        char *value = nm_options_get(requested, path);
+        NM_AUTO_FREE char *value = nm_options_get(requested, path);
         if (!strncmp(path, "data.", 5) && nm_options_origin(requested, path) == NM_ORIGIN_COMMAND)
             status = nm_options_set(*run, path, value, NM_ORIGIN_COMMAND, err);
-        free(value);
         free(path);
     }
     return status;
@@ -276,18 +270,14 @@ nm_status nm_run_config_text(const nm_options *options, char **text, nm_error *e
 
 nm_status nm_run_config_load(char **text, const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "config.ini");
-    nm_status status = nm_file_read_optional(path, text, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(folder, "config.ini");
+    return nm_file_read_optional(path, text, err);
 }
 
 nm_status nm_run_config_write(const char *text, const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "config.ini");
-    nm_status status = nm_file_write(path, text, strlen(text), err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(folder, "config.ini");
+    return nm_file_write(path, text, strlen(text), err);
 }
 
 /* The first option outside [run] and [comm] that `truth` sets and that has another value in `text`, heap:
@@ -302,14 +292,12 @@ static char *find_difference(const nm_options *like, const char *text, const cha
     if (nm_options_read_saved(read, "config.ini", text, &ignored) != NM_OK)
         difference = nm_duplicate(ignored.text);
     for (size_t i = 0; valid && !difference && (path = nm_options_path(like, i)) != NULL; i++) {
-        char *value = nm_options_get(read, path), *expected = nm_options_get(checkpoint, path);
+        NM_AUTO_FREE char *value = nm_options_get(read, path), *expected = nm_options_get(checkpoint, path);
         const bool local = !strncmp(path, "run.", 4) || !strncmp(path, "comm.", 5);
         if (!local && strcmp(value, expected) && nm_options_origin(checkpoint, path) != NM_ORIGIN_DEFAULT &&
             !(unchangeable && is_changeable(path)))
             difference = nm_format("%s = %.100s instead of %.100s", path, *value ? value : "(empty)",
                                    *expected ? expected : "(empty)");
-        free(value);
-        free(expected);
         free(path);
     }
     nm_options_free(read);
@@ -405,14 +393,12 @@ nm_status nm_run_config_changes(const nm_options *options, const char *folder, j
     NM_TRY(nm_run_config_read(&run, options, folder, err));
     char *path;
     for (size_t i = 0; run && (path = nm_options_path(options, i)) != NULL; i++) {
-        char *old = nm_options_get(run, path), *new = nm_options_get(options, path);
+        NM_AUTO_FREE char *old = nm_options_get(run, path), *new = nm_options_get(options, path);
         if (strncmp(path, "run.", 4) && strcmp(old, new)) {
             if (!*changes)
                 *changes = json_object();
             json_object_set_new(*changes, path, json_pack("{s:s, s:s}", "from", old, "to", new));
         }
-        free(old);
-        free(new);
         free(path);
     }
     nm_options_free(run);

@@ -307,14 +307,13 @@ nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *er
     const nm_train_config *train = nm_options_find(task->options, "train");
     bool ends_by_time = train->seconds > 0 && schedule->config.warmup_fraction <= 0;
     if (nm_schedule_has_length(&schedule->config) && !schedule->config.updates && !ends_by_time) {
-        char *name = nm_options_get(task->options, "schedule.name");
+        NM_AUTO_FREE char *name = nm_options_get(task->options, "schedule.name");
         nm_fail(
             err, NM_USAGE,
             "the schedule (schedule.name = %s, schedule.warmup_fraction = %g) needs the planned number of "
             "updates: set train.updates, train.epochs or schedule.updates, or train.seconds with "
             "schedule.warmup",
             name, schedule->config.warmup_fraction);
-        free(name);
         return NM_USAGE;
     }
     const nm_norm_config *norms = nm_options_find(task->options, "norm");

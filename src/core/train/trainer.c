@@ -41,7 +41,7 @@ static char *find_tuned_model(const nm_trainer *trainer, const char *folder, boo
 static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                            nm_error *err)
 {
-    char *tuned = find_tuned_model(trainer, folder, resume);
+    NM_AUTO_FREE char *tuned = find_tuned_model(trainer, folder, resume);
     trainer->task = (nm_task){.type = task,
                               .options = trainer->options,
                               .config = nm_options_find(trainer->options, "data"),
@@ -52,7 +52,6 @@ static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, const 
                               .stop = trainer->callbacks.stop};
     nm_status status = task->open(&trainer->task, err);
     trainer->task.kept_entries_of = NULL;
-    free(tuned);
     return status;
 }
 
@@ -383,12 +382,11 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
 /* Removes the folders that a failed start has made, if they are empty. */
 static void remove_made_folders(const nm_trainer *trainer)
 {
-    char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
+    NM_AUTO_FREE char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
     if (trainer->made_checkpoints)
         rmdir(checkpoints);
     if (trainer->made_folder)
         rmdir(trainer->folder);
-    free(checkpoints);
 }
 
 nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_options *options,

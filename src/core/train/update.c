@@ -87,10 +87,8 @@ static const char *checkpoint_note(const nm_trainer *trainer)
 /* The last remedy of a message; "" if the model is pre-norm already. */
 static const char *position_remedy(const nm_trainer *trainer)
 {
-    char *position = nm_options_get(trainer->options, "model.norm_position");
-    const char *remedy = position && strcmp(position, "pre") ? " or pre-norm" : "";
-    free(position);
-    return remedy;
+    NM_AUTO_FREE char *position = nm_options_get(trainer->options, "model.norm_position");
+    return position && strcmp(position, "pre") ? " or pre-norm" : "";
 }
 
 /* NM_DIVERGED with the first tensor that is not finite, in the order in which causes precede effects:

@@ -56,13 +56,12 @@ static nm_status share_losses(nm_comm *comm, batch_loss *losses, int64_t n, nm_e
     if (comm->size == 1)
         return NM_OK;
     size_t each = ((size_t)n + (size_t)comm->size - 1) / (size_t)comm->size;
-    batch_loss *all = nm_allocate((size_t)comm->size * each * sizeof *all);
+    NM_AUTO_FREE batch_loss *all = nm_allocate((size_t)comm->size * each * sizeof *all);
     for (int64_t i = comm->rank; i < n; i += comm->size)
         all[(size_t)comm->rank * each + (size_t)(i / comm->size)] = losses[i];
     nm_status status = nm_comm_gather(comm, all, each * sizeof *all, err);
     for (int64_t i = 0; i < n; i++)
         losses[i] = all[(size_t)(i % comm->size) * each + (size_t)(i / comm->size)];
-    free(all);
     return status;
 }
 
@@ -72,7 +71,7 @@ static nm_status share_losses(nm_comm *comm, batch_loss *losses, int64_t n, nm_e
 static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
                            validation_loss *mean, nm_error *err)
 {
-    batch_loss *losses = nm_allocate((size_t)batches->n * sizeof *losses);
+    NM_AUTO_FREE batch_loss *losses = nm_allocate((size_t)batches->n * sizeof *losses);
     nm_status status = compute_losses(trainer, batches, batch_stats, losses, err);
     if (status == NM_OK && !batch_stats)
         status = share_losses(trainer->comm, losses, batches->n, err);
@@ -86,7 +85,6 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
         ignored += losses[i].n_ignored;
     }
     *mean = (validation_loss){sums[0] / (double)n_targets, sums[1] / (double)n_targets, n_targets, ignored};
-    free(losses);
     return status;
 }
 

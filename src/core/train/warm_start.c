@@ -141,7 +141,7 @@ static void copy_elements(nm_backend *b, nm_tensor *to, const nm_safetensor *fou
                           const int32_t *rows, const int32_t *cols)
 {
     size_t unit = nm_dtype_bytes(b->dtype), width = (size_t)to->cols;
-    void *values = nm_allocate((size_t)to->rows * width * unit);
+    NM_AUTO_FREE void *values = nm_allocate((size_t)to->rows * width * unit);
     nm_backend_download(b, values, to->data, (size_t)to->rows * width * unit);
     for (int32_t r = 0; r < to->rows; r++)
         for (int32_t c = 0; c < to->cols && rows[r] >= 0; c++)
@@ -150,7 +150,6 @@ static void copy_elements(nm_backend *b, nm_tensor *to, const nm_safetensor *fou
                     b->dtype, values, (size_t)r * width + (size_t)c,
                     initial_value(element(found, (size_t)rows[r] * (size_t)cols_source + (size_t)cols[c])));
     nm_backend_upload(b, to->data, values, (size_t)to->rows * width * unit);
-    free(values);
 }
 
 static bool transfers(const warm_start *self, const char *name)
@@ -167,8 +166,8 @@ static bool copy_param(warm_start *self, nm_tensor *to)
     if (!found)
         return false;
     bool row_names, column_names, copied = false;
-    int32_t *rows = match_axis(self, to->name, 0, to->rows, rows_source, &row_names),
-            *cols = match_axis(self, to->name, 1, to->cols, cols_source, &column_names);
+    NM_AUTO_FREE int32_t *rows = match_axis(self, to->name, 0, to->rows, rows_source, &row_names),
+                         *cols = match_axis(self, to->name, 1, to->cols, cols_source, &column_names);
     if (rows && cols) {
         int32_t matching = row_names ? count_matches(rows, to->rows) : count_matches(cols, to->cols);
         copied = matching > 0;
@@ -178,8 +177,6 @@ static bool copy_param(warm_start *self, nm_tensor *to)
             json_object_set_new(self->entries, to->name,
                                 json_pack("[i, i]", (int)matching, (int)(row_names ? to->rows : to->cols)));
     }
-    free(rows);
-    free(cols);
     if (copied)
         self->used[self->n_used++] = found;
     return copied;
@@ -194,11 +191,10 @@ static char *slot_name(const nm_norm *norm, const char *slot)
 static const nm_safetensor *find_slot(const warm_start *self, const nm_norm *norm, const char *slot, size_t n,
                                       bool counter)
 {
-    char *name = slot_name(norm, slot);
+    NM_AUTO_FREE char *name = slot_name(norm, slot);
     int32_t rows, cols;
     const nm_safetensor *found =
         counter ? nm_safetensors_find(self->file, name) : find_float(self, name, &rows, &cols);
-    free(name);
     return found && found->count == n && (!counter || found->type == NM_TENSOR_I64) ? found : NULL;
 }
 
@@ -216,15 +212,13 @@ static bool has_state(const nm_norm *norm, const char *name)
 static bool has_other_slots(const warm_start *self, const nm_norm *norm)
 {
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
-        char *section = nm_format("norm.%s", (*type)->name);
+        NM_AUTO_FREE char *section = nm_format("norm.%s", (*type)->name);
         nm_norm_shape shape = {0};
         if ((*type)->shape)
             (*type)->shape(nm_options_find(self->task->options, section), &norm->site, &shape);
-        free(section);
         for (int i = 0; i < shape.n_state; i++) {
-            char *name = slot_name(norm, shape.state[i].name);
+            NM_AUTO_FREE char *name = slot_name(norm, shape.state[i].name);
             bool other = !has_state(norm, shape.state[i].name) && nm_safetensors_find(self->file, name);
-            free(name);
             if (other)
                 return true;
         }
@@ -264,11 +258,10 @@ static void copy_norm(warm_start *self, nm_norm *norm)
         if (!all)
             continue;
         size_t n = (size_t)slot->length, unit = nm_dtype_bytes(b->dtype);
-        void *values = nm_allocate(n * unit);
+        NM_AUTO_FREE void *values = nm_allocate(n * unit);
         for (size_t k = 0; k < n; k++)
             nm_dtype_set(b->dtype, values, k, element(found, k));
         nm_backend_upload(b, norm->state[i], values, n * unit);
-        free(values);
         self->used[self->n_used++] = found;
     }
     for (int i = 0; i < norm->shape.n_counters && all; i++) {
@@ -337,9 +330,8 @@ static char *summarize(const warm_start *self, const char *path)
     for (int i = 0; i < 2; i++) {
         if (!json_array_size(lists[i].names))
             continue;
-        char *names = list_names(lists[i].names);
+        NM_AUTO_FREE char *names = list_names(lists[i].names);
         nm_format_append(&text, "; %s: %s", lists[i].title, names);
-        free(names);
     }
     return text;
 }
@@ -369,7 +361,7 @@ nm_status nm_warm_start(nm_model *model, const nm_task *task, const char *source
                         char **summary, nm_error *err)
 {
     nm_safetensors *file;
-    char *path = nm_model_path(source);
+    NM_AUTO_FREE char *path = nm_model_path(source);
     nm_status status = nm_safetensors_open(&file, path, err);
     if (status == NM_OK) {
         warm_start self = {.model = model,
@@ -388,6 +380,5 @@ nm_status nm_warm_start(nm_model *model, const nm_task *task, const char *source
         free(self.used);
         nm_safetensors_close(file);
     }
-    free(path);
     return status;
 }

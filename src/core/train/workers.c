@@ -64,7 +64,7 @@ nm_status nm_workers_gather(nm_workers *workers, nm_comm *comm, nm_error *err)
 {
     if (!workers->n || comm->size == 1)
         return NM_OK;
-    nm_comm_message *messages = nm_allocate(2 * (size_t)comm->size * sizeof *messages);
+    NM_AUTO_FREE nm_comm_message *messages = nm_allocate(2 * (size_t)comm->size * sizeof *messages);
     size_t n = 0;
     for (int32_t rank = 1; rank < comm->size; rank++) {
         nm_shard_range range = nm_shard_range_of_rank(workers->n, rank, comm->size);
@@ -77,9 +77,7 @@ nm_status nm_workers_gather(nm_workers *workers, nm_comm *comm, nm_error *err)
         messages[n++] = (nm_comm_message){other, !comm->rank, counters_of(workers, range.first),
                                           counters * sizeof *workers->counters};
     }
-    nm_status status = nm_comm_exchange(comm, messages, n, err);
-    free(messages);
-    return status;
+    return nm_comm_exchange(comm, messages, n, err);
 }
 
 nm_status nm_workers_share(nm_workers *workers, nm_comm *comm, nm_error *err)

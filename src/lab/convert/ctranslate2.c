@@ -333,11 +333,10 @@ static void add_positions(exporter *to, const char *scope, const double *table, 
                           double scale)
 {
     size_t n = (size_t)rows * (size_t)d;
-    double *scaled = nm_allocate((n + 1) * sizeof *scaled);
+    NM_AUTO_FREE double *scaled = nm_allocate((n + 1) * sizeof *scaled);
     for (size_t i = 0; i < n; i++)
         scaled[i] = table[i] * scale;
     nm_tensor_list_add(&to->tensors, scaled, rows, d, "%s/position_encodings/encodings", scope);
-    free(scaled);
 }
 
 /* FixNorm: normalizes the rows to L2 norm 1, as nm_l2_normalize does. */
@@ -381,12 +380,10 @@ static void add_projection(exporter *to, const output_projection *from, const st
 
 static const char *add_table(exporter *to, const nm_tensor *table, bool fixnorm, const char *name)
 {
-    double *values = nm_param_values(to->backend, table);
+    NM_AUTO_FREE double *values = nm_param_values(to->backend, table);
     if (fixnorm)
         normalize_rows(values, table->rows, table->cols);
-    const char *added = nm_tensor_list_add(&to->tensors, values, table->rows, table->cols, "%s", name);
-    free(values);
-    return added;
+    return nm_tensor_list_add(&to->tensors, values, table->rows, table->cols, "%s", name);
 }
 
 static void release_output(stack_output *output)
@@ -552,14 +549,13 @@ static nm_status write_model(const exporter *from, const char *folder, bool lm)
                 (double)(UINT32_MAX / sizeof(float)))
             return nm_fail(from->err, NM_UNSUPPORTED, "%s has more than the 4 GiB that a variable may have",
                            from->tensors.items[i].name);
-    char *path = nm_path_join(folder, "model.bin");
+    NM_AUTO_FREE char *path = nm_path_join(folder, "model.bin");
     nm_status status = nm_file_writer_open(&writer, path, from->err);
     if (status == NM_OK) {
         put_model(writer.stream, from, lm ? NM_CT2_LM_SPEC : NM_CT2_SEQ2SEQ_SPEC,
                   lm ? NM_CT2_LM_REVISION : NM_CT2_SEQ2SEQ_REVISION);
         status = nm_file_writer_commit(&writer, from->err);
     }
-    free(path);
     return status;
 }
 

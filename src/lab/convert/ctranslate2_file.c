@@ -189,9 +189,8 @@ bool nm_ct2_file_scalar(const nm_ct2_file *file, const char *name, double *value
 /* The scales of an integer variable; NULL: there are none of a suitable size. */
 static const nm_ct2_variable *scales_of(const nm_ct2_file *file, const nm_ct2_variable *variable)
 {
-    char *scale_name = nm_format("%s_scale", file->names.items[variable - file->variables].text);
+    NM_AUTO_FREE char *scale_name = nm_format("%s_scale", file->names.items[variable - file->variables].text);
     const nm_ct2_variable *scale = nm_ct2_file_find(file, scale_name);
-    free(scale_name);
     bool fits =
         scale && (scale->count == 1 || (variable->rank == 2 && scale->count == (size_t)variable->shape[0]));
     return fits ? scale : NULL;

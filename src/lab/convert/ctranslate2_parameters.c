@@ -46,11 +46,10 @@ bool nm_ct2_has_output_bias(const nm_ct2_reader *from)
     const nm_ct2_variable *variable = nm_ct2_file_find(&from->file, output_bias);
     int64_t shape[NM_CT2_MAX_RANK];
     int rank;
-    double *bias = variable ? source.read(&from->file, output_bias, &rank, shape) : NULL;
+    NM_AUTO_FREE double *bias = variable ? source.read(&from->file, output_bias, &rank, shape) : NULL;
     bool any = false;
     for (size_t i = 0; bias && i < variable->count; i++)
         any |= bias[i] != 0;
-    free(bias);
     return any;
 }
 

@@ -256,7 +256,7 @@ static nm_status set_options(nm_ct2_reader *from)
 /* Reads an array of symbols as an object that maps symbols to indices. */
 static nm_status read_list(const nm_ct2_reader *from, const char *path, json_t **symbols)
 {
-    char *text = NULL;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes = 0, i;
     json_error_t problem;
     json_t *list = NULL, *symbol;
@@ -275,7 +275,6 @@ static nm_status read_list(const nm_ct2_reader *from, const char *path, json_t *
             json_object_set_new(*symbols, name, json_integer((json_int_t)i));
     }
     json_decref(list);
-    free(text);
     return status;
 }
 
@@ -333,13 +332,12 @@ static nm_status read_vocab(nm_ct2_reader *from, int stack)
     if (!table || table->rank != 2 || table->shape[0] > NM_VOCAB_MAX_SIZE)
         return nm_fail(from->err, NM_MISMATCH, "%s: has no matrix '%s' of a vocabulary", from->file.path,
                        from->stacks[stack].table);
-    char *path = vocab_path(from, stack);
+    NM_AUTO_FREE char *path = vocab_path(from, stack);
     nm_status status = read_list(from, path, &symbols);
     NM_THEN(status, nm_foreign_vocab_read(vocab, symbols, table->shape[0], path, from->err));
     json_decref(symbols);
     NM_THEN(status, find_specials(from, stack, path));
     NM_THEN(status, nm_import_vocab(&from->in, vocab, stack == NM_CT2_DECODER, path));
-    free(path);
     return status;
 }
 

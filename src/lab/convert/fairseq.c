@@ -105,14 +105,13 @@ static nm_status read_model(nm_import *in, const nm_safetensors *file, const nm_
 static nm_status read_fairseq(const char *path, const nm_convert_settings *settings, const char *output,
                               nm_error *err)
 {
-    char *tensors = nm_path_join(path, "model.safetensors");
+    NM_AUTO_FREE char *tensors = nm_path_join(path, "model.safetensors");
     nm_safetensors *file = NULL;
     nm_import in = {0};
     nm_status status = nm_safetensors_open(&file, tensors, err);
     NM_THEN(status, read_model(&in, file, settings, path, output, err));
     nm_import_release(&in);
     nm_safetensors_close(file);
-    free(tensors);
     return status;
 }
 

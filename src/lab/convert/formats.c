@@ -27,10 +27,8 @@ nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **for
             *format = nm_foreign_formats[i];
             return NM_OK;
         }
-    char *names = names_of_formats();
-    nm_status status = nm_fail(err, NM_USAGE, "unknown model format '%.100s'; available: %s", name, names);
-    free(names);
-    return status;
+    NM_AUTO_FREE char *names = names_of_formats();
+    return nm_fail(err, NM_USAGE, "unknown model format '%.100s'; available: %s", name, names);
 }
 
 static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_model *loaded,

@@ -15,10 +15,8 @@ static nm_status open_part(const nm_hf_reader *from, const char *name, nm_safete
     if (strchr(name, '/'))
         return nm_fail(from->err, NM_FORMAT, "%s: '%.100s' is not the name of a file in this folder",
                        from->folder, name);
-    char *path = nm_path_join(from->folder, name);
-    nm_status status = nm_safetensors_open(part, path, from->err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(from->folder, name);
+    return nm_safetensors_open(part, path, from->err);
 }
 
 /* Opens the files of a model that was saved in parts. index: object that maps the names of tensors to those
@@ -68,15 +66,13 @@ static nm_status open_tensors(nm_hf_reader *from)
         NM_TRY(nm_file_find_in(from->folder, names[i], &found, from->err));
         form = found ? i : WHOLE; /* without any, the message names the first one */
     }
-    char *path = nm_path_join(from->folder, names[form]);
-    nm_status status = form == WHOLE   ? nm_safetensors_open(&from->file, path, from->err)
-                       : form == INDEX ? read_index(from, path)
-                                       : nm_fail(from->err, NM_UNSUPPORTED,
-                                                 "%s: pickle files are not supported; save the model as "
-                                                 "model.safetensors (save_pretrained of transformers)",
-                                                 path);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(from->folder, names[form]);
+    return form == WHOLE   ? nm_safetensors_open(&from->file, path, from->err)
+           : form == INDEX ? read_index(from, path)
+                           : nm_fail(from->err, NM_UNSUPPORTED,
+                                     "%s: pickle files are not supported; save the model as "
+                                     "model.safetensors (save_pretrained of transformers)",
+                                     path);
 }
 
 /* The name of the matrix that all embeddings share, which depends on the version of transformers. */
@@ -193,11 +189,10 @@ static bool has_output_bias(const nm_hf_reader *from)
     const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     int64_t shape[NM_TENSOR_MAX_RANK];
     int rank;
-    double *bias = source.read(from->file, "final_logits_bias", &rank, shape);
+    NM_AUTO_FREE double *bias = source.read(from->file, "final_logits_bias", &rank, shape);
     bool any = false;
     for (int64_t i = 0; bias && rank > 0 && i < shape[rank - 1]; i++)
         any |= bias[i] != 0;
-    free(bias);
     return any;
 }
 

@@ -199,8 +199,8 @@ static nm_status read_tokenizer_json(const json_t *file, int64_t size, nm_foreig
 /* merges.txt of GPT-2 and Qwen 2, whose rules depend on the class of the tokenizer. */
 static nm_status read_merges_txt(const char *folder, nm_import_codes *codes, nm_error *err)
 {
-    char *path = nm_path_join(folder, "merges.txt"),
-         *config_path = nm_path_join(folder, "tokenizer_config.json");
+    NM_AUTO_FREE char *path = nm_path_join(folder, "merges.txt"),
+                      *config_path = nm_path_join(folder, "tokenizer_config.json");
     json_t *config = NULL;
     nm_status status = nm_model_text_read_optional(path, &codes->text, err);
     if (status == NM_OK && codes->text && nm_file_may_exist(config_path))
@@ -208,8 +208,6 @@ static nm_status read_merges_txt(const char *folder, nm_import_codes *codes, nm_
     if (!strncmp(text_of(config, "tokenizer_class"), "Qwen2", 5))
         codes->pretokenizer = NM_PRETOKENIZER_QWEN2;
     json_decref(config);
-    free(config_path);
-    free(path);
     return status;
 }
 
@@ -251,7 +249,7 @@ nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_for
 nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreign_vocab *vocab,
                                      nm_model_spm *spm, bool *found, nm_error *err)
 {
-    char *path = nm_path_join(folder, "tokenizer.model");
+    NM_AUTO_FREE char *path = nm_path_join(folder, "tokenizer.model");
     nm_status status = nm_file_find(path, found, err);
     if (status == NM_OK && *found)
         status = nm_model_spm_read(spm, path, err);
@@ -273,7 +271,6 @@ nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreig
         }
         nm_buffer_release(&name);
     }
-    free(path);
     return status;
 }
 

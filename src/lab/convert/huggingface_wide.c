@@ -128,12 +128,11 @@ static wide_linear linear_of(const wide_writer *to, const nm_tensor *weight, con
     int32_t cols = weight->cols;
     wide_linear l = {nm_allocate((size_t)rows * (size_t)cols * sizeof(double)),
                      nm_allocate((size_t)rows * sizeof(double)), rows, cols};
-    double *weights = nm_param_values(to->backend, weight), *biases = nm_param_values(to->backend, bias);
+    NM_AUTO_FREE double *weights = nm_param_values(to->backend, weight),
+                        *biases = nm_param_values(to->backend, bias);
     memcpy(l.weight, weights + (size_t)first * (size_t)cols, (size_t)rows * (size_t)cols * sizeof *l.weight);
     if (biases)
         memcpy(l.bias, biases + first, (size_t)rows * sizeof *l.bias);
-    free(weights);
-    free(biases);
     return l;
 }
 
@@ -208,8 +207,8 @@ static void add_linear(const wide_writer *to, wide_linear *parts, int32_t n, con
     int32_t rows = 0, cols = parts[0].cols, at = 0;
     for (int32_t i = 0; i < n; i++)
         rows += parts[i].rows;
-    double *weight = nm_allocate((size_t)rows * (size_t)cols * sizeof *weight),
-           *bias = nm_allocate((size_t)rows * sizeof *bias);
+    NM_AUTO_FREE double *weight = nm_allocate((size_t)rows * (size_t)cols * sizeof *weight),
+                        *bias = nm_allocate((size_t)rows * sizeof *bias);
     for (int32_t i = 0; i < n; i++)
         for (int32_t r = 0; r < parts[i].rows; r++, at++) {
             bias[at] = parts[i].bias[r];
@@ -223,15 +222,13 @@ static void add_linear(const wide_writer *to, wide_linear *parts, int32_t n, con
     nm_tensor_list_add(to->list, bias, 0, rows, "%s.bias", name);
     for (int32_t i = 0; i < n; i++)
         release_linear(&parts[i]);
-    free(weight);
-    free(bias);
 }
 
 /* LayerNorm without gain and bias; final: the free feature is 1. */
 static void add_norm(const wide_writer *to, bool final, const char *name)
 {
-    double *gain = nm_allocate((size_t)to->D * sizeof *gain),
-           *bias = nm_allocate((size_t)to->D * sizeof *bias);
+    NM_AUTO_FREE double *gain = nm_allocate((size_t)to->D * sizeof *gain),
+                        *bias = nm_allocate((size_t)to->D * sizeof *bias);
     for (int32_t i = 0; i < to->D; i++)
         gain[i] = 1;
     if (final) {
@@ -240,8 +237,6 @@ static void add_norm(const wide_writer *to, bool final, const char *name)
     }
     nm_tensor_list_add(to->list, gain, 0, to->D, "%s.weight", name);
     nm_tensor_list_add(to->list, bias, 0, to->D, "%s.bias", name);
-    free(gain);
-    free(bias);
 }
 
 typedef struct attention_parts {
@@ -316,7 +311,7 @@ static void add_rows(const wide_writer *to, const double *rows, int32_t n, bool 
         return;
     }
     int32_t size = to->ids->size[NM_OF_TARGET_VOCAB];
-    double *ordered = nm_allocate((size_t)size * (size_t)to->D * sizeof *ordered);
+    NM_AUTO_FREE double *ordered = nm_allocate((size_t)size * (size_t)to->D * sizeof *ordered);
     for (int32_t i = 0; i < n; i++) {
         int32_t id = to->ids->ids[NM_OF_TARGET_VOCAB][i];
         if (id >= 0)
@@ -324,23 +319,20 @@ static void add_rows(const wide_writer *to, const double *rows, int32_t n, bool 
                    (size_t)to->D * sizeof *ordered);
     }
     nm_tensor_list_add(to->list, ordered, size, to->D, "%s", name);
-    free(ordered);
 }
 
 /* Rows that are added to the stream: factor times s M row. values: [n, d]. */
 static void add_inputs(const wide_writer *to, const wide_stack *stack, const double *values, int32_t n,
                        double factor, bool vocabulary, const char *name)
 {
-    double *wide = nm_allocate(((size_t)n * (size_t)to->D + 1) * sizeof *wide),
-           *row = nm_allocate((size_t)to->d * sizeof *row);
+    NM_AUTO_FREE double *wide = nm_allocate(((size_t)n * (size_t)to->D + 1) * sizeof *wide),
+                        *row = nm_allocate((size_t)to->d * sizeof *row);
     for (int32_t i = 0; i < n; i++) {
         for (int32_t c = 0; c < to->d; c++)
             row[c] = factor * stack->scale * values[(size_t)i * (size_t)to->d + (size_t)c];
         widen(to, stack->center, row, wide + (size_t)i * (size_t)to->D);
     }
     add_rows(to, wide, n, vocabulary, name);
-    free(wide);
-    free(row);
 }
 
 static nm_status add_output(wide_writer *to, const wide_stack *stack, const nm_tensor *weight,
@@ -453,9 +445,10 @@ static void add_tables(const wide_writer *to, const nm_model *model, const wide_
     const nm_seq2seq_config *c = nm_seq2seq_config_of(model);
     char name[96];
     int32_t rows = (int32_t)c->max_positions;
-    double *values = nm_param_values(to->backend, table),
-           *positions = s->positions.data ? nm_matrix_values(to->backend, s->positions)
-                                          : nm_allocate((size_t)rows * (size_t)to->d * sizeof *positions);
+    NM_AUTO_FREE double *values = nm_param_values(to->backend, table),
+                        *positions = s->positions.data
+                                         ? nm_matrix_values(to->backend, s->positions)
+                                         : nm_allocate((size_t)rows * (size_t)to->d * sizeof *positions);
     if (c->fixnorm)
         normalize(values, table->rows, table->cols);
     snprintf(name, sizeof name, "%s.embed_tokens.weight", prefix);
@@ -464,8 +457,6 @@ static void add_tables(const wide_writer *to, const nm_model *model, const wide_
         add_inputs(to, stack, values, table->rows, sqrt((double)to->d), false, "model.shared.weight");
     snprintf(name, sizeof name, "%s.embed_positions.weight", prefix);
     add_inputs(to, stack, positions, rows, 1, false, name);
-    free(values);
-    free(positions);
 }
 
 nm_status nm_huggingface_wide_blenderbot(const nm_model *model, nm_tensor_list *list, nm_error *err)

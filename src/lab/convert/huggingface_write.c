@@ -171,14 +171,12 @@ static void add_marian_tensors(const nm_model *model, nm_tensor_list *list)
 {
     const nm_seq2seq *s = model->parts;
     int64_t rows = s->positions.rows, d = s->positions.cols;
-    double *table = nm_matrix_values(model->backend, s->positions);
+    NM_AUTO_FREE double *table = nm_matrix_values(model->backend, s->positions);
     nm_tensor_list_add(list, table, rows, d, "model.encoder.embed_positions.weight");
     nm_tensor_list_add(list, table, rows, d, "model.decoder.embed_positions.weight");
-    free(table);
-    double *bias = s->output_bias ? nm_param_values(model->backend, s->output_bias)
-                                  : nm_allocate((size_t)model->target_size * sizeof *bias);
+    NM_AUTO_FREE double *bias = s->output_bias ? nm_param_values(model->backend, s->output_bias)
+                                               : nm_allocate((size_t)model->target_size * sizeof *bias);
     nm_tensor_list_add(list, bias, 1, model->target_size, "final_logits_bias");
-    free(bias);
 }
 
 static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingface_vocab *written,
@@ -258,9 +256,8 @@ static nm_status choose_lm(const nm_loaded_model *loaded, const nm_huggingface_v
 static void add_positions(const nm_model *model, nm_tensor_list *list)
 {
     const nm_lm_config *c = nm_lm_config_of(model);
-    double *positions = nm_lm_position_values(model);
+    NM_AUTO_FREE double *positions = nm_lm_position_values(model);
     nm_tensor_list_add(list, positions, c->context, c->width, "transformer.wpe.weight");
-    free(positions);
 }
 
 static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,

@@ -22,11 +22,10 @@ bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector, bool
 {
     if (vector && trains && !((const nm_param *)vector)->fixed)
         return false;
-    double *values = nm_param_values(model->backend, vector);
+    NM_AUTO_FREE double *values = nm_param_values(model->backend, vector);
     bool zero = true;
     for (int32_t i = 0; vector && i < vector->cols; i++)
         zero &= values[i] == 0;
-    free(values);
     return zero;
 }
 
@@ -37,10 +36,8 @@ nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *f
     for (size_t i = 0; i < list->n; i++)
         nm_safetensors_add(writer, list->items[i].name, NM_TENSOR_F32, list->items[i].rank,
                            list->items[i].shape, list->items[i].data);
-    char *path = nm_path_join(folder, "model.safetensors");
-    nm_status status = nm_safetensors_finish(writer, path, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(folder, "model.safetensors");
+    return nm_safetensors_finish(writer, path, err);
 }
 
 nm_huggingface_tokenizer nm_huggingface_lm_tokenizer(const nm_loaded_model *loaded,

@@ -188,7 +188,7 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
 #undef RULES
     const nm_import_codes *codes = &import->codes;
     const nm_vocab *vocab = target_vocab(import);
-    char *omitted = nm_vocab_omitted_names(vocab);
+    NM_AUTO_FREE char *omitted = nm_vocab_omitted_names(vocab);
     char *text = nm_format(
         "[prepare]\nformat = %s\ntokenizer = %s\n%s%s%s%s%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
         is_translation(import) ? "parallel" : "text",
@@ -199,7 +199,6 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
         keeps_newlines(import) ? "documents = file\n" : "", codes->lowercase ? "lowercase = true\n" : "",
         has_two_dictionaries(import) ? "joint = false\n" : "", *omitted ? "omit_symbols = " : "", omitted,
         *omitted ? "\n" : "", vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
-    free(omitted);
     return text;
 }
 
@@ -305,11 +304,10 @@ static nm_status is_table_of(nm_import *import, const position_table *table, nm_
     nm_mat known;
     NM_TRY(nm_positions_alloc(import->backend, kind, (int32_t)table->rows, (int32_t)table->d, &known,
                               import->err));
-    double *values = nm_matrix_values(import->backend, known);
+    NM_AUTO_FREE double *values = nm_matrix_values(import->backend, known);
     *found = true;
     for (int64_t i = 0; i < table->rows * table->d; i++)
         *found &= fabs(values[i] - table->values[i]) < tolerance;
-    free(values);
     nm_positions_dealloc(import->backend, &known);
     return NM_OK;
 }
@@ -389,12 +387,11 @@ nm_status nm_import_finish(nm_import *import, const char *path)
     const nm_param *bias = nm_params_find(&import->model->params, "output.bias");
     if (nm_import_excludes(import)) {
         NM_ASSERT(bias);
-        double *values = nm_param_values(import->backend, &bias->tensor);
+        NM_AUTO_FREE double *values = nm_param_values(import->backend, &bias->tensor);
         for (int32_t id = 0; id < bias->tensor.cols; id++)
             if (is_excluded(import, id))
                 values[id] = NM_EXCLUDED_LOGIT;
         nm_backend_write(import->backend, bias->tensor.data, values, (size_t)bias->tensor.cols);
-        free(values);
     }
     return nm_checkpoint_write(path, import->model, &import->task, 0, import->err);
 }

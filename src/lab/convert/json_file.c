@@ -5,23 +5,22 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 
 nm_status nm_json_write(json_t *value, const char *folder, const char *name, nm_error *err)
 {
-    char *path = nm_path_join(folder, name);
-    char *text =
+    NM_AUTO_FREE char *path = nm_path_join(folder, name);
+    NM_AUTO_FREE char *text =
         value ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9) | JSON_PRESERVE_ORDER) : NULL;
     nm_status status = text ? nm_file_write(path, text, strlen(text), err)
                             : nm_fail(err, NM_USAGE, "%s: a text is not UTF-8", path);
     json_decref(value);
-    free(text);
-    free(path);
     return status;
 }
 
 nm_status nm_json_read(json_t **value, const char *path, nm_error *err)
 {
-    char *text = NULL;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
     json_error_t problem;
     *value = NULL;
@@ -37,7 +36,6 @@ nm_status nm_json_read(json_t **value, const char *path, nm_error *err)
         json_decref(*value);
         *value = NULL;
     }
-    free(text);
     return status;
 }
 

@@ -49,11 +49,9 @@ static const char *text_of(const reader *from, const char *key)
 
 static nm_status unsupported(const reader *from, const char *key)
 {
-    char *value = json_dumps(json_object_get(from->config, key), JSON_ENCODE_ANY | JSON_COMPACT);
-    nm_status status = nm_fail(from->err, NM_UNSUPPORTED, "%s: %s is %.100s, which Norma does not support",
-                               from->config_path, key, value ? value : "missing");
-    free(value);
-    return status;
+    NM_AUTO_FREE char *value = json_dumps(json_object_get(from->config, key), JSON_ENCODE_ANY | JSON_COMPACT);
+    return nm_fail(from->err, NM_UNSUPPORTED, "%s: %s is %.100s, which Norma does not support",
+                   from->config_path, key, value ? value : "missing");
 }
 
 /* NM_UNSUPPORTED for options that change the function that the model computes. */
@@ -210,7 +208,8 @@ static nm_status read_vocab(reader *from, int side, const char *path)
 /* vocabs: paths "SOURCE,TARGET". */
 static nm_status read_vocabs(reader *from, const char *vocabs)
 {
-    char *copy = nm_path_list_next(&vocabs, NULL, NULL), *target = nm_path_list_next(&vocabs, NULL, NULL);
+    NM_AUTO_FREE char *copy = nm_path_list_next(&vocabs, NULL, NULL),
+                      *target = nm_path_list_next(&vocabs, NULL, NULL);
     nm_status status = NM_OK;
     if (!target)
         status =
@@ -221,8 +220,6 @@ static nm_status read_vocabs(reader *from, const char *vocabs)
     if (status == NM_OK && is_sentencepiece(copy) != is_sentencepiece(target))
         status = nm_fail(from->err, NM_UNSUPPORTED,
                          "%s: one side has a SentencePiece model and the other none", from->path);
-    free(copy);
-    free(target);
     NM_TRY(status);
     NM_TRY(nm_import_set(&from->in, "model.output_bias", "true")); /* <s> is never output */
     nm_import_settings(&from->in);

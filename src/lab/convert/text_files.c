@@ -45,15 +45,13 @@ static text_files files_of(const nm_task *task)
 static nm_status write_file(const char *folder, const char *name, const void *data, size_t bytes,
                             nm_error *err)
 {
-    char *path = nm_path_join(folder, name);
-    nm_status status = nm_file_write(path, data, bytes, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(folder, name);
+    return nm_file_write(path, data, bytes, err);
 }
 
 static nm_status write_search_options(const nm_options *options, const char *folder, nm_error *err)
 {
-    char *text = NULL;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes;
     FILE *out = nm_text_stream_open(&text, &bytes);
     nm_options *search = nm_options_create();
@@ -61,19 +59,15 @@ static nm_status write_search_options(const nm_options *options, const char *fol
     nm_options_write_like(options, search, out);
     nm_options_free(search);
     nm_text_stream_close(out);
-    nm_status status = write_file(folder, "decode.ini", text, bytes, err);
-    free(text);
-    return status;
+    return write_file(folder, "decode.ini", text, bytes, err);
 }
 
 static nm_status read_search_options(nm_options *options, const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "decode.ini"), *text = NULL;
+    NM_AUTO_FREE char *path = nm_path_join(folder, "decode.ini"), *text = NULL;
     nm_status status = nm_model_text_read_optional(path, &text, err);
     if (status == NM_OK && text)
         status = nm_options_read_saved(options, path, text, err);
-    free(text);
-    free(path);
     return status;
 }
 

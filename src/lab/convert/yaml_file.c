@@ -5,16 +5,15 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 
 nm_status nm_yaml_read(json_t **value, const char *path, nm_error *err)
 {
-    char *text = NULL;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
     *value = NULL;
-    nm_status status = nm_file_read_text(path, &text, &bytes, err);
-    NM_THEN(status, nm_yaml_parse(value, text, bytes, path, err));
-    free(text);
-    return status;
+    NM_TRY(nm_file_read_text(path, &text, &bytes, err));
+    return nm_yaml_parse(value, text, bytes, path, err);
 }
 
 #ifdef NORMA_YAML

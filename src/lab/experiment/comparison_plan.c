@@ -109,9 +109,9 @@ static nm_status on_finished(void *user, nm_trial *trial, nm_error *err)
 {
     nm_experiment *c = user;
     if (!strcmp(trial->row.state, "failed")) {
-        char *text = nm_format("warning: %s cannot be trained: %s", trial->row.variant, trial->row.note);
+        NM_AUTO_FREE char *text =
+            nm_format("warning: %s cannot be trained: %s", trial->row.variant, trial->row.note);
         nm_run_queue_send_message(&c->queue, text);
-        free(text);
     }
     return nm_run_journal_add_run(&c->journal, &trial->row, err);
 }
@@ -219,7 +219,7 @@ static void add_part(nm_run_plan *plan, const char *phase, int64_t runs, int64_t
 static void plan_part(nm_experiment *c, const measured *points, bool tuning)
 {
     int64_t runs = 0, updates = 0, tuned = c->config.tuning_seeds;
-    double *seconds = nm_allocate((c->queue.n + 1) * sizeof *seconds);
+    NM_AUTO_FREE double *seconds = nm_allocate((c->queue.n + 1) * sizeof *seconds);
     for (size_t i = 0; i < c->queue.n; i++) {
         const nm_run_job *job = &c->queue.jobs[i];
         size_t p = point_of(c, i);
@@ -235,13 +235,12 @@ static void plan_part(nm_experiment *c, const measured *points, bool tuning)
     for (int64_t i = 0; i < runs; i++)
         all = isfinite(seconds[i]) ? all : NAN;
     add_part(&c->plan, tuning ? "grid" : "compare", runs, updates, all);
-    free(seconds);
 }
 
 nm_status nm_comparison_plan_make(nm_experiment *c, nm_stop *stop, bool always, nm_error *err)
 {
     nm_run_plan *plan = &c->plan;
-    measured *points = nm_allocate((c->points.n + 1) * sizeof *points);
+    NM_AUTO_FREE measured *points = nm_allocate((c->points.n + 1) * sizeof *points);
     double begun = nm_clock(), all = 0, tried = 0;
     nm_status status = find_lengths(c, points, err);
     for (size_t i = 0; i < c->queue.n; i++)
@@ -262,7 +261,6 @@ nm_status nm_comparison_plan_make(nm_experiment *c, nm_stop *stop, bool always, 
     }
     for (size_t i = 0; i < plan->n && status == NM_OK; i++)
         status = nm_run_journal_add(&c->journal, nm_plan_part_fields(), &plan->parts[i], err);
-    free(points);
     return status;
 }
 
@@ -283,9 +281,8 @@ char *nm_comparison_plan_line(const nm_experiment *c)
         nm_format_append(&text, ", %lld updates each", (long long)updates);
     nm_format_append(&text, ", %lld at a time", (long long)c->queue.share.jobs);
     if (runs && isfinite(seconds)) {
-        char *time = nm_plan_duration(seconds);
+        NM_AUTO_FREE char *time = nm_plan_duration(seconds);
         nm_format_append(&text, ": about %s", time);
-        free(time);
     }
     return text;
 }

@@ -23,14 +23,12 @@ void nm_comparison_table_release(nm_comparison_table *table)
  * scored runs. */
 static nm_summary summarize(const nm_variant_summary *summary, size_t offset, bool measured)
 {
-    double *values = nm_allocate((summary->n + 1) * sizeof *values);
+    NM_AUTO_FREE double *values = nm_allocate((summary->n + 1) * sizeof *values);
     size_t n = 0;
     for (size_t i = 0; i < summary->n; i++)
         if (!summary->results[i]->exit_code && (summary->results[i]->measured || !measured))
             memcpy(&values[n++], (const char *)summary->results[i] + offset, sizeof *values);
-    nm_summary result = nm_summary_of(values, n);
-    free(values);
-    return result;
+    return nm_summary_of(values, n);
 }
 
 static NM_FIELDS(nm_compared_variant, NM_COMPARED_VARIANT)
@@ -293,7 +291,7 @@ static void compute_effects(nm_comparison_table *table)
 void nm_comparison_table_test(nm_comparison_table *table)
 {
     const nm_variant_summary *first = first_scored(table);
-    double *p = nm_allocate((table->n + 1) * sizeof *p);
+    NM_AUTO_FREE double *p = nm_allocate((table->n + 1) * sizeof *p);
     for (size_t s = 0; s < table->n; s++) {
         nm_variant_summary *summary = &table->summaries[s];
         p[s] = NAN;
@@ -316,7 +314,6 @@ void nm_comparison_table_test(nm_comparison_table *table)
         for (size_t i = 0; i < table->summaries[s].n; i++)
             table->summaries[s].results[i]->p_holm = p[s];
     }
-    free(p);
 }
 
 typedef struct column {
@@ -527,9 +524,8 @@ static void print_footer(const nm_comparison_table *table, nm_table_format forma
             seeds ? "of the mean over seeds and test segments" : "over test segments (bootstrap)");
     print_tests(table, first, line, out);
     if (table->margin > 0 && seeds) {
-        char *margin = nm_format("%g", table->margin);
+        NM_AUTO_FREE char *margin = nm_format("%g", table->margin);
         fprintf(out, "%sp equiv: two one-sided tests of a difference of at least %s\n", line, margin);
-        free(margin);
     }
     fprintf(out,
             "%sloss: training objective at the best validation; MiB: of a training step; TID: last encoder "
@@ -561,9 +557,8 @@ static void add_means(json_t *o, const nm_variant_summary *summary, const nm_fie
         double mean;
         memcpy(&mean, (const char *)summary + nm_record_find(summary_fields(), field->name)->offset,
                sizeof mean);
-        char *key = nm_format("%s_mean", field->key ? field->key : field->name);
+        NM_AUTO_FREE char *key = nm_format("%s_mean", field->key ? field->key : field->name);
         json_object_set_new(o, key, nm_json_number(mean));
-        free(key);
     }
 }
 

@@ -19,10 +19,9 @@
 static void set_fixnorm(nm_variants *variants, const nm_options *options)
 {
     static const char key[] = "model.fixnorm";
-    char *value = nm_options_row(options, key) ? nm_options_get(options, key) : NULL;
+    NM_AUTO_FREE char *value = nm_options_row(options, key) ? nm_options_get(options, key) : NULL;
     if (value && !strcmp(value, "true") && nm_options_origin(options, key) != NM_ORIGIN_COMMAND)
         nm_variants_set_default(variants, key, "false");
-    free(value);
 }
 
 static nm_status parse_variants(nm_experiment *c, nm_error *err)
@@ -209,7 +208,7 @@ static bool by_slurm(const nm_experiment *c)
 
 nm_status nm_experiment_load(nm_experiment *c, nm_error *err)
 {
-    char *section = NULL;
+    NM_AUTO_FREE char *section = NULL;
     uint64_t data = 0;
     nm_status status = NM_OK;
     for (size_t i = 0; i < c->queue.n && status == NM_OK; i++) {
@@ -232,7 +231,6 @@ nm_status nm_experiment_load(nm_experiment *c, nm_error *err)
         NM_THEN(status, nm_run_result_load(&job->result, job->folder, job->key, &c->config.measurement, err));
         job->state = job->result.measured ? NM_RUN_FINISHED : NM_RUN_WAITING;
     }
-    free(section);
     return status;
 }
 
@@ -292,11 +290,10 @@ static void report_scored(const nm_experiment *c, nm_run_job *job)
 /* The run is scored again after the training of all runs, and the error is then that of the comparison. */
 static void warn_not_scored(const nm_experiment *c, nm_run_job *job, const nm_error *why)
 {
-    char *text = nm_format("warning: %s, seed %lld is not scored: %s", job->variant->name,
-                           (long long)job->result.seed, why->text);
+    NM_AUTO_FREE char *text = nm_format("warning: %s, seed %lld is not scored: %s", job->variant->name,
+                                        (long long)job->result.seed, why->text);
     job->score_failed = true;
     nm_run_queue_send_message(&c->queue, text);
-    free(text);
 }
 
 /* Stores the result of the run that was scored during the training of others. */

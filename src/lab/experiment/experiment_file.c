@@ -60,11 +60,10 @@ nm_status nm_experiment_save(const nm_experiment *c, nm_error *err)
                                     .perplexity = c->table.perplexity,
                                     .variants = nm_json_list(c->points.n, variant_json, c->points.list)};
     json_t *o = nm_record_json(comparison_file_fields(), &record);
-    char *text = json_dumps(o, JSON_INDENT(1)), *path = nm_path_join(c->folder, "comparison.json");
+    NM_AUTO_FREE char *text = json_dumps(o, JSON_INDENT(1)),
+                      *path = nm_path_join(c->folder, "comparison.json");
     nm_status status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
     json_decref(o);
-    free(text);
-    free(path);
     return status;
 }
 

@@ -9,13 +9,11 @@
 /* The name of a variant may contain a path, so '/' becomes '_'. */
 static char *run_folder(const char *folder, const char *variant, int64_t seed)
 {
-    char *name = nm_format("%s-%lld", variant, (long long)seed);
+    NM_AUTO_FREE char *name = nm_format("%s-%lld", variant, (long long)seed);
     for (char *at = name; *at; at++)
         if (*at == '/')
             *at = '_';
-    char *path = nm_path_join(folder, name);
-    free(name);
-    return path;
+    return nm_path_join(folder, name);
 }
 
 static void add_summaries(nm_experiment *c)

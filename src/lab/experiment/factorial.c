@@ -102,9 +102,8 @@ static char *cell_text(const nm_factorial *f, size_t cell)
     for (size_t i = 0; i < f->factors.n; i++) {
         const nm_grid_axis *axis = &f->factors.list[i];
         size_t level = level_of(f, i, cell), label = label_length(axis, level);
-        char *part = level_name(axis, level);
+        NM_AUTO_FREE char *part = level_name(axis, level);
         nm_format_append(&name, "%s%s", i ? "/" : "", part);
-        free(part);
         if (is_norm(axis)) {
             free(norm);
             norm = nm_duplicate(axis->values[level] + label + (label > 0));
@@ -137,9 +136,8 @@ nm_status nm_factorial_parse(nm_factorial *f, const char *text, nm_error *err)
                        f->factors.n ? "more than 1000 cells" : "no factors");
     f->norms = nm_duplicate("");
     for (size_t cell = 0; cell < f->n_cells; cell++) {
-        char *variant = cell_text(f, cell);
+        NM_AUTO_FREE char *variant = cell_text(f, cell);
         nm_format_append(&f->norms, "%s%s", cell ? "," : "", variant);
-        free(variant);
     }
     return NM_OK;
 }
@@ -167,10 +165,8 @@ static char *contrast_text(const nm_factorial *f, const contrast *c)
     char *text = NULL;
     for (int i = 0; i < 1 + c->interaction; i++) {
         const nm_grid_axis *axis = &f->factors.list[c->factors[i]];
-        char *level = level_name(axis, c->levels[i]), *first = level_name(axis, 0);
+        NM_AUTO_FREE char *level = level_name(axis, c->levels[i]), *first = level_name(axis, 0);
         nm_format_append(&text, "%s%s%s - %s%s", i ? " x " : "", open, level, first, close);
-        free(level);
-        free(first);
     }
     return text;
 }
@@ -179,7 +175,7 @@ static nm_factor_effect effect_of(const nm_factorial *f, const contrast *c, cons
                                   size_t n_seeds, double margin)
 {
     size_t n = 0, n_draws = (size_t)nm_bootstrap_default().n_resamples;
-    double *scores = nm_allocate((n_seeds + 1) * sizeof *scores);
+    NM_AUTO_FREE double *scores = nm_allocate((n_seeds + 1) * sizeof *scores);
     double **resamples = nm_allocate((n_seeds + 1) * sizeof *resamples);
     nm_factor_effect effect;
     nm_record_clear(nm_factor_effect_fields(), &effect);
@@ -211,7 +207,6 @@ static nm_factor_effect effect_of(const nm_factorial *f, const contrast *c, cons
     }
     effect.seeds = (int64_t)n;
     nm_free_list(resamples, n);
-    free(scores);
     effect.term = c->interaction ? nm_format("%s x %s", f->factors.list[c->factors[0]].key,
                                              f->factors.list[c->factors[1]].key)
                                  : nm_duplicate(f->factors.list[c->factors[0]].key);
@@ -236,7 +231,8 @@ void nm_factorial_compute(nm_factorial *f, const nm_run_result *const *runs, siz
             for (size_t i = 1; i < f->factors.list[a].n; i++)
                 for (size_t j = 1; j < f->factors.list[b].n; j++)
                     add_effect(f, &(contrast){{a, b}, {i, j}, true}, runs, n_seeds, margin, &capacity);
-    double *p = nm_allocate((f->n_effects + 1) * sizeof *p), *e = nm_allocate((f->n_effects + 1) * sizeof *e);
+    NM_AUTO_FREE double *p = nm_allocate((f->n_effects + 1) * sizeof *p),
+                        *e = nm_allocate((f->n_effects + 1) * sizeof *e);
     for (size_t k = 0; k < f->n_effects; k++) {
         p[k] = f->effects[k].p;
         e[k] = f->effects[k].p_equivalence;
@@ -251,8 +247,6 @@ void nm_factorial_compute(nm_factorial *f, const nm_run_result *const *runs, siz
             effect->seeds_needed =
                 nm_seeds_needed(effect->deviation, margin, 0.05 / (double)f->n_effects, 0.8);
     }
-    free(p);
-    free(e);
 }
 
 static char *cell(double value, bool exact, int digits)

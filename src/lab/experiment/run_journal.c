@@ -33,10 +33,9 @@ static bool read_line(nm_run_journal *journal, const char *line, const char **ke
     bool valid = type != NULL;
     if (valid && !strcmp(type, "run")) {
         valid = nm_record_read_json(nm_planned_run_fields(), &run, o) && run.phase && run.variant;
-        char *id = valid ? run_id(&run) : NULL;
+        NM_AUTO_FREE char *id = valid ? run_id(&run) : NULL;
         if (valid)
             json_object_set(journal->runs, id, o);
-        free(id);
     } else if (valid) {
         json_object_set(journal->lines, line, o);
         if (!strcmp(type, "queue"))
@@ -102,11 +101,10 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 /* A queue that has only measured the speed, for a plan that was refused or only printed, is replaced. */
 static nm_status restart(nm_run_journal *journal, const char *folder, nm_error *err)
 {
-    char *speed = nm_path_join(folder, "speed");
+    NM_AUTO_FREE char *speed = nm_path_join(folder, "speed");
     nm_status status = NM_OK;
     if (nftw(speed, remove_entry, 16, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
         status = nm_fail(err, NM_IO, "%s: %s", speed, strerror(errno));
-    free(speed);
     json_object_clear(journal->runs);
     json_object_clear(journal->lines);
     return status;
@@ -155,18 +153,16 @@ nm_status nm_run_journal_add_run(nm_run_journal *journal, const nm_planned_run *
     if (!journal->file)
         return NM_OK;
     json_t *o = nm_record_json(nm_planned_run_fields(), run);
-    char *id = run_id(run);
+    NM_AUTO_FREE char *id = run_id(run);
     nm_status status = append(journal, o, err);
     json_object_set_new(journal->runs, id, o);
-    free(id);
     return status;
 }
 
 const char *nm_run_journal_state(const nm_run_journal *journal, const nm_planned_run *run)
 {
-    char *id = run_id(run);
+    NM_AUTO_FREE char *id = run_id(run);
     const char *state = json_string_value(json_object_get(json_object_get(journal->runs, id), "state"));
-    free(id);
     return state;
 }
 
@@ -175,9 +171,8 @@ bool nm_run_journal_find(const nm_run_journal *journal, nm_planned_run *run)
     if (!journal->file)
         return false;
     const char *state = nm_run_journal_state(journal, run);
-    char *id = run_id(run);
+    NM_AUTO_FREE char *id = run_id(run);
     const json_t *o = json_object_get(journal->runs, id);
-    free(id);
     if (!state || (strcmp(state, "finished") && strcmp(state, "failed") && strcmp(state, "dropped")))
         return false;
     const char *variant = run->variant, *folder = run->folder;

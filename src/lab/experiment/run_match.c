@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "nn/norm_assignment.h"
 #include "train/run_config.h"
 
@@ -90,10 +91,8 @@ nm_status nm_run_match(const nm_options *planned, const char *folder, nm_setting
     nm_status status = read_progress(&self.done, folder, err);
     char *path;
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(planned, i)) != NULL; i++) {
-        char *old = nm_options_get(self.run, path), *new = nm_options_get(planned, path);
+        NM_AUTO_FREE char *old = nm_options_get(self.run, path), *new = nm_options_get(planned, path);
         compare_option(&self, path, old, new);
-        free(old);
-        free(new);
         free(path);
     }
     if (self.differences.text)

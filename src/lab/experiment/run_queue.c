@@ -136,7 +136,7 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     nm_probe_options_add(options);
     nm_settings all = run_settings(queue, variant, seed);
     nm_status status = NM_OK;
-    char *message = NULL; /* not needed: the runs print it */
+    NM_AUTO_FREE char *message = NULL; /* not needed: the runs print it */
     int64_t size;
     for (size_t i = 0; i < all.n && status == NM_OK; i++)
         status = nm_options_set(options, all.list[i].key, all.list[i].value, NM_ORIGIN_COMMAND, err);
@@ -146,7 +146,6 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     NM_THEN(status, nm_recipe_apply_sizes(options, queue->task, &recipe, nm_options_find(options, "data"),
                                           &size, err));
     NM_THEN(status, nm_tune_apply(options, queue->task, &recipe, &message, err));
-    free(message);
     if (status != NM_OK) {
         nm_options_free(options);
         *out = NULL;
@@ -360,12 +359,10 @@ nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err)
 nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *err)
 {
     enum { TRIES = 100, PAUSE = 100000 /* microseconds */ };
-    char *path = nm_path_join(folder, "lock");
+    NM_AUTO_FREE char *path = nm_path_join(folder, "lock");
     queue->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    nm_status status =
-        queue->lock < 0 ? nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno)) : NM_OK;
-    free(path);
-    NM_TRY(status);
+    NM_TRY(queue->lock < 0 ? nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno))
+                           : NM_OK);
     for (int i = 0; i < TRIES; i++) {
         if (!flock(queue->lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
             return NM_OK;

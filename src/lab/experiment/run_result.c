@@ -150,16 +150,14 @@ static nm_status hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint6
  * reports. */
 static nm_status hash_initial_model(const nm_options *options, char hash[NM_RUN_KEY_BYTES], nm_error *err)
 {
-    char *source = nm_options_get(options, "model.init_from");
+    NM_AUTO_FREE char *source = nm_options_get(options, "model.init_from");
     nm_status status = NM_OK;
     *hash = 0;
     if (source && *source) {
         uint64_t weights;
-        char *path = nm_model_path(source);
+        NM_AUTO_FREE char *path = nm_model_path(source);
         status = hash_model(path, hash, &weights, err);
-        free(path);
     }
-    free(source);
     return status;
 }
 
@@ -167,7 +165,7 @@ static nm_status hash_initial_model(const nm_options *options, char hash[NM_RUN_
  * it. */
 static json_t *read_warm_start(const char *folder)
 {
-    char *path = nm_path_join(folder, "log.jsonl"), *line = NULL;
+    NM_AUTO_FREE char *path = nm_path_join(folder, "log.jsonl"), *line = NULL;
     size_t capacity = 0;
     FILE *file = fopen(path, "rb");
     json_t *start = file && getline(&line, &capacity, file) > 0 ? json_loads(line, 0, NULL) : NULL;
@@ -175,8 +173,6 @@ static json_t *read_warm_start(const char *folder)
     json_decref(start);
     if (file)
         fclose(file);
-    free(line);
-    free(path);
     return record;
 }
 
@@ -209,16 +205,13 @@ nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const
     NM_TRY(hash_initial_model(options, initial, err));
     nm_options *like = nm_options_create();
     nm_train_options_add(like, type);
-    char *settings = options_text(options, like),
-         *average = nm_format("average %lld\n", (long long)measurement->average);
-    char *text = nm_format(NORMA_VERSION "\n%s\n%lld\n%016" PRIx64 "\n%s%s%s%s", type->name,
-                           (long long)measurement->tid_batches, *data, settings,
-                           measurement->average ? average : "", *initial ? "initial " : "", initial);
+    NM_AUTO_FREE char *settings = options_text(options, like),
+                      *average = nm_format("average %lld\n", (long long)measurement->average);
+    NM_AUTO_FREE char *text = nm_format(
+        NORMA_VERSION "\n%s\n%lld\n%016" PRIx64 "\n%s%s%s%s", type->name, (long long)measurement->tid_batches,
+        *data, settings, measurement->average ? average : "", *initial ? "initial " : "", initial);
     XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
     snprintf(key, NM_RUN_KEY_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
-    free(text);
-    free(average);
-    free(settings);
     nm_options_free(like);
     return NM_OK;
 }
@@ -478,12 +471,10 @@ nm_status nm_run_result_save(const nm_run_result *result, const char *folder, co
     json_t *o = measured_json(result);
     nm_record_add_json(o, test_source_fields(), &source);
     /* 17 digits: a result that is read back gives the same table. */
-    char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)),
-         *path = nm_path_join(folder, "test.json");
+    NM_AUTO_FREE char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)),
+                      *path = nm_path_join(folder, "test.json");
     status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
     json_decref(o);
-    free(text);
-    free(path);
     return status;
 }
 

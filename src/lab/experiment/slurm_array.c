@@ -132,10 +132,9 @@ static void refresh(const slurm *self)
     DIR *folder = opendir(self->folder);
     if (folder)
         closedir(folder);
-    char *parent = nm_path_join(self->folder, "..");
+    NM_AUTO_FREE char *parent = nm_path_join(self->folder, "..");
     if ((folder = opendir(parent)) != NULL)
         closedir(folder);
-    free(parent);
 }
 
 static void add_task(const slurm *self, array_file *array, const char *line)
@@ -249,7 +248,7 @@ static nm_status write_script(const slurm *self, const char *path, nm_run_job *c
                               nm_error *err)
 {
     nm_file_writer writer;
-    char *folder = getcwd(NULL, 0);
+    NM_AUTO_FREE char *folder = getcwd(NULL, 0);
     nm_status status = folder
                            ? nm_file_writer_open(&writer, path, err)
                            : nm_fail(err, nm_file_error_status(errno), "current folder: %s", strerror(errno));
@@ -270,7 +269,6 @@ static nm_status write_script(const slurm *self, const char *path, nm_run_job *c
               out);
         status = nm_file_writer_commit(&writer, err);
     }
-    free(folder);
     return status;
 }
 
@@ -320,10 +318,8 @@ static nm_status next_number(const slurm *self, long *number, nm_error *err)
 {
     bool found = true;
     for (*number = 0; found;) {
-        char *path = nm_format("%s/%ld.runs", self->folder, ++*number);
-        nm_status status = nm_file_find(path, &found, err);
-        free(path);
-        NM_TRY(status);
+        NM_AUTO_FREE char *path = nm_format("%s/%ld.runs", self->folder, ++*number);
+        NM_TRY(nm_file_find(path, &found, err));
     }
     return NM_OK;
 }
@@ -332,16 +328,15 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
 {
     long number;
     NM_TRY(next_number(self, &number, err));
-    char *script = nm_format("%s/%ld.sh", self->folder, number),
-         *runs = nm_format("%s/%ld.runs", self->folder, number);
+    NM_AUTO_FREE char *script = nm_format("%s/%ld.sh", self->folder, number),
+                      *runs = nm_format("%s/%ld.runs", self->folder, number);
     nm_buffer output = {0};
     nm_status status = write_script(self, script, jobs, n, err);
     NM_THEN(status, write_runs(runs, jobs, n, err));
     for (size_t i = 0; i < n && status == NM_OK; i++) { /* exit codes from an earlier array */
-        char *path = exit_path(jobs[i]);
+        NM_AUTO_FREE char *path = exit_path(jobs[i]);
         if (unlink(path) && errno != ENOENT)
             status = nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
-        free(path);
     }
     if (status == NM_OK) {
         char **arguments = sbatch_arguments(self, number, script, n);
@@ -363,13 +358,11 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
             snprintf(task->id, sizeof task->id, "%.*s_%zu", length, id, i);
             snprintf(task->log_path, sizeof task->log_path, "%s/%ld-%zu.txt", self->folder, number, i);
         }
-        char *text = nm_format("Slurm job %.*s (%s%ld): %zu runs", length, id, self->name, number, n);
+        NM_AUTO_FREE char *text =
+            nm_format("Slurm job %.*s (%s%ld): %zu runs", length, id, self->name, number, n);
         nm_run_queue_send_message(self->queue, text);
-        free(text);
     }
     nm_buffer_release(&output);
-    free(script);
-    free(runs);
     return status;
 }
 
@@ -386,9 +379,8 @@ static nm_status submit_missing(slurm *self, nm_error *err)
             jobs[n++] = &queue->jobs[i];
     }
     if (listed) {
-        char *text = nm_format("%zu runs are in Slurm's queue already", listed);
+        NM_AUTO_FREE char *text = nm_format("%zu runs are in Slurm's queue already", listed);
         nm_run_queue_send_message(queue, text);
-        free(text);
     }
     for (size_t at = 0; at < n && status == NM_OK; at += MAX_TASKS)
         status = submit_array(self, jobs + at, n - at < MAX_TASKS ? n - at : MAX_TASKS, err);
@@ -554,7 +546,7 @@ nm_status nm_slurm_array_train(nm_run_queue *queue, const char *folder, const ch
             return nm_fail(err, NM_USAGE, "%s: a run's name with a line end", queue->jobs[i].variant->name);
     slurm self = {.queue = queue, .options = options, .folder = nm_path_join(folder, "slurm")};
     nm_status status = nm_folder_create(self.folder, err);
-    char *real = status == NM_OK ? realpath(self.folder, NULL) : NULL;
+    NM_AUTO_FREE char *real = status == NM_OK ? realpath(self.folder, NULL) : NULL;
     if (status == NM_OK && !real)
         status = nm_fail(err, nm_file_error_status(errno), "%s: %s", self.folder, strerror(errno));
     if (status == NM_OK) {
@@ -568,6 +560,5 @@ nm_status nm_slurm_array_train(nm_run_queue *queue, const char *folder, const ch
     free(self.tasks);
     free(self.name);
     free(self.folder);
-    free(real);
     return status;
 }

@@ -63,7 +63,7 @@ static void read_finals(const nm_study_procedure *s, finals *f)
 /* Paired over seeds; segments of the test set are a random effect too. */
 static nm_seed_difference paired(nm_trial *const *a, nm_trial *const *b, size_t n, double *deviation)
 {
-    double *scores = nm_allocate((n + 1) * sizeof *scores);
+    NM_AUTO_FREE double *scores = nm_allocate((n + 1) * sizeof *scores);
     double **resamples = nm_allocate((n + 1) * sizeof *resamples);
     size_t n_draws = n ? a[0]->n_draws : 0;
     for (size_t r = 0; r < n; r++) {
@@ -79,7 +79,6 @@ static nm_seed_difference paired(nm_trial *const *a, nm_trial *const *b, size_t 
     nm_seed_difference d = nm_seed_mean_test(&group, 0.05);
     *deviation = nm_summary_of(scores, n).deviation;
     nm_free_list(resamples, n);
-    free(scores);
     return d;
 }
 

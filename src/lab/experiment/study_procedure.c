@@ -424,8 +424,8 @@ static bool has_time(const nm_study_procedure *s)
 static nm_status eliminate(nm_study_procedure *s, const nm_selection *rule, double **values, int64_t r,
                            bool *remains, nm_error *err)
 {
-    bool *before = nm_allocate(s->config.n + 1);
-    size_t *by = nm_allocate((s->config.n + 1) * sizeof *by);
+    NM_AUTO_FREE bool *before = nm_allocate(s->config.n + 1);
+    NM_AUTO_FREE size_t *by = nm_allocate((s->config.n + 1) * sizeof *by);
     memcpy(before, remains, s->config.n);
     nm_selection_eliminate(rule, (const double *const *)values, (size_t)r, remains, by);
     nm_status status = NM_OK;
@@ -439,8 +439,6 @@ static nm_status eliminate(nm_study_procedure *s, const nm_selection *rule, doub
                                  mean_of(values[by[v]], r) - mean_of(values[v], r), s->config.unit,
                                  s->config.variants[by[v]]);
     }
-    free(before);
-    free(by);
     return status;
 }
 
@@ -500,7 +498,7 @@ static nm_status race(nm_study_procedure *s, double **values, bool *remains, int
 static void rank(const nm_study_procedure *s, double **values, int64_t seeds, size_t *order)
 {
     size_t n = s->config.n;
-    double *keys = nm_allocate((n + 1) * sizeof *keys);
+    NM_AUTO_FREE double *keys = nm_allocate((n + 1) * sizeof *keys);
     for (size_t v = 0; v < n; v++) {
         size_t done;
         free(nm_study_trials(s, "select", v, &done));
@@ -517,7 +515,6 @@ static void rank(const nm_study_procedure *s, double **values, int64_t seeds, si
             order[j - 1] = b;
             order[j] = a;
         }
-    free(keys);
 }
 
 /* Seeds of `n` finalists that the rest of the budget has time for. */
@@ -557,13 +554,12 @@ static nm_status choose_finalists(nm_study_procedure *s, double **values, int64_
             free(nm_study_trials(s, "select", order[i], &most));
             free(nm_study_trials(s, "select", order[j], &other));
             most = most < other ? most : other;
-            double *d = nm_allocate((most + 1) * sizeof *d);
+            NM_AUTO_FREE double *d = nm_allocate((most + 1) * sizeof *d);
             for (size_t r = 0; r < most; r++)
                 d[r] = values[order[i]][r] - values[order[j]][r];
             deviation = fmax(
                 deviation, nm_seed_mean_test(&(nm_seed_scores){.n = most, .scores = d}, 0.05).standard_error *
                                sqrt((double)most));
-            free(d);
         }
     int64_t needed = n > 1 && isfinite(deviation)
                          ? nm_seeds_needed(deviation, s->config.delta, s->config.alpha / pairs, 0.8)
@@ -608,14 +604,13 @@ nm_status nm_study_procedure_run(nm_study_procedure *s, nm_error *err)
 {
     NM_TRY(select_rates(s, err));
     double **values = nm_allocate((s->config.n + 1) * sizeof *values);
-    bool *remains = nm_allocate(s->config.n + 1);
+    NM_AUTO_FREE bool *remains = nm_allocate(s->config.n + 1);
     int64_t seeds = 0;
     for (size_t v = 0; v < s->config.n; v++)
         values[v] = nm_allocate((MAX_SELECT_SEEDS + 2) * sizeof *values[v]);
     nm_status status = race(s, values, remains, &seeds, err);
     NM_THEN(status, choose_finalists(s, values, seeds, err));
     nm_free_list(values, s->config.n);
-    free(remains);
     NM_TRY(status);
     NM_TRY(confirm(s, err));
     return nm_study_answer_compute(s, err);

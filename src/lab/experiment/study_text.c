@@ -146,10 +146,8 @@ char *nm_study_answer_markdown(const nm_study_procedure *s)
 
 static nm_status write_text(const nm_study_procedure *s, const char *name, const char *text, nm_error *err)
 {
-    char *path = nm_path_join(s->config.folder, name);
-    nm_status status = nm_file_write(path, text, strlen(text), err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(s->config.folder, name);
+    return nm_file_write(path, text, strlen(text), err);
 }
 
 static nm_status write_json(const nm_study_procedure *s, nm_error *err)
@@ -158,9 +156,8 @@ static nm_status write_json(const nm_study_procedure *s, nm_error *err)
     nm_json_add(o, "{s:o, s:o}", "variants",
                 nm_record_array(nm_studied_variant_fields(), s->variants, sizeof *s->variants, s->config.n),
                 "parts", nm_record_array(nm_plan_part_fields(), s->parts, sizeof *s->parts, s->n_parts));
-    char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    NM_AUTO_FREE char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     nm_status status = write_text(s, "answer.json", text, err);
-    free(text);
     json_decref(o);
     return status;
 }
@@ -216,9 +213,8 @@ static nm_status write_recipe(const nm_study_procedure *s, const char *folder, n
     for (rest = text; (line = strsep(&rest, "\n")) != NULL;)
         if (strncmp(line, "folder = ", 9) || !strstr(recipe, "[run]") || strstr(recipe, "[data]"))
             if (strncmp(line, "resume", 6) && (rest || *line)) {
-                char *whole = with_absolute_path(line);
+                NM_AUTO_FREE char *whole = with_absolute_path(line);
                 nm_format_append(&recipe, "%s\n", whole);
-                free(whole);
             }
     status = write_text(s, "winner.ini", recipe, err);
     free(recipe);
@@ -228,11 +224,10 @@ static nm_status write_recipe(const nm_study_procedure *s, const char *folder, n
 
 static nm_status link_model(const nm_study_procedure *s, const char *name, nm_error *err)
 {
-    char *path = nm_path_join(s->config.folder, "winner");
+    NM_AUTO_FREE char *path = nm_path_join(s->config.folder, "winner");
     nm_status status = NM_OK;
     if ((unlink(path) && errno != ENOENT) || symlink(name, path))
         status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
-    free(path);
     return status;
 }
 
@@ -240,18 +235,15 @@ nm_status nm_study_write_files(nm_study_procedure *s, nm_error *err)
 {
     const nm_trial *run = s->answer.best ? best_run(s) : NULL;
     if (run) {
-        char *folder = nm_path_join(s->config.folder, run->row.folder);
+        NM_AUTO_FREE char *folder = nm_path_join(s->config.folder, run->row.folder);
         nm_status status = write_recipe(s, folder, err);
         NM_THEN(status, link_model(s, run->row.folder, err));
         json_t *kept = json_string(folder);
         json_array_append_new(s->texts, kept);
         s->answer.model = json_string_value(kept);
-        free(folder);
         NM_TRY(status);
     }
     NM_TRY(write_json(s, err));
-    char *text = nm_study_answer_markdown(s);
-    nm_status status = write_text(s, "answer.md", text, err);
-    free(text);
-    return status;
+    NM_AUTO_FREE char *text = nm_study_answer_markdown(s);
+    return write_text(s, "answer.md", text, err);
 }

@@ -16,18 +16,16 @@ static const double stop_seconds = 1;
 
 static void set_number(nm_settings *settings, const char *key, double value)
 {
-    char *text = nm_format("%.9g", value);
+    NM_AUTO_FREE char *text = nm_format("%.9g", value);
     nm_settings_add(settings, key, text);
-    free(text);
 }
 
 static void set_unless_equal(nm_settings *settings, const nm_options *options, const char *key,
                              const char *value)
 {
-    char *old = nm_options_get(options, key);
+    NM_AUTO_FREE char *old = nm_options_get(options, key);
     if (old && strcmp(old, value))
         nm_settings_add(settings, key, value);
-    free(old);
 }
 
 void nm_study_set_equal_lengths(nm_settings *settings, const nm_options *options)
@@ -215,10 +213,8 @@ static nm_status add_jobs(nm_study_trainer *t, nm_error *err)
         job->result = (nm_run_result){
             .variant = t->variants[i].name, .seed = t->trials[i]->row.seed, .p = NAN, .p_holm = NAN};
     }
-    char *speed = nm_path_join(t->experiment->folder, "speed");
-    nm_status status = nm_folder_create(speed, err);
-    free(speed);
-    return status;
+    NM_AUTO_FREE char *speed = nm_path_join(t->experiment->folder, "speed");
+    return nm_folder_create(speed, err);
 }
 
 static void remove_jobs(nm_study_trainer *t)
@@ -298,14 +294,13 @@ static nm_status load(void *user, nm_trial *trial, nm_error *err)
 {
     nm_study_trainer *t = user;
     nm_run_result result = {0};
-    char *folder = nm_path_join(t->experiment->folder, trial->row.folder);
+    NM_AUTO_FREE char *folder = nm_path_join(t->experiment->folder, trial->row.folder);
     nm_status status = nm_run_result_read(&result, folder, err);
     if (status == NM_OK) {
         snprintf(t->score, sizeof t->score, "%s", result.title);
         keep_draws(t, trial, &result);
     }
     nm_run_result_release(&result);
-    free(folder);
     return status;
 }
 
@@ -318,7 +313,7 @@ static void describe(void *user, const nm_trial *const *trials, size_t n, nm_stu
     for (size_t i = 0; i < n; i++) {
         nm_run_result result = {.tid_mean = NAN, .tid_variance = NAN};
         nm_error ignored;
-        char *folder = nm_path_join(t->experiment->folder, trials[i]->row.folder);
+        NM_AUTO_FREE char *folder = nm_path_join(t->experiment->folder, trials[i]->row.folder);
         if (*trials[i]->row.phase != 'c' || nm_run_result_read(&result, folder, &ignored) != NM_OK)
             result.tid_mean = result.tid_variance = NAN;
         if (nm_run_result_read_log(&result, folder, &ignored) != NM_OK)
@@ -328,7 +323,6 @@ static void describe(void *user, const nm_trial *const *trials, size_t n, nm_stu
         for (int k = 0; k < FIELDS; k++)
             sums[k] += values[k] / (double)n;
         nm_run_result_release(&result);
-        free(folder);
     }
     double *const members[FIELDS] = {&out->tid_mean,  &out->tid_variance,      &out->gap,
                                      &out->grad_norm, &out->tokens_per_second, &out->step_mib};

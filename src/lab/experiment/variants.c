@@ -50,10 +50,8 @@ static nm_variant *add_variant(nm_variants *variants, const char *name, size_t o
 
 bool nm_varies_encoder_norm(const nm_options *options)
 {
-    char *encoder = nm_options_get(options, "model.encoder_norm");
-    bool varies = encoder && *encoder;
-    free(encoder);
-    return varies;
+    NM_AUTO_FREE char *encoder = nm_options_get(options, "model.encoder_norm");
+    return encoder && *encoder;
 }
 
 const char *nm_norm_option(const nm_options *options)
@@ -68,15 +66,14 @@ nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, 
         nm_options_origin(options, "model.encoder_norm") == NM_ORIGIN_COMMAND ||
         !nm_varies_encoder_norm(recipe))
         return NM_OK;
-    char *norm = nm_options_get(options, "model.norm"), *own = nm_options_get(recipe, "model.norm");
+    NM_AUTO_FREE char *norm = nm_options_get(options, "model.norm"),
+                      *own = nm_options_get(recipe, "model.norm");
     nm_status status = nm_options_set(options, "model.encoder_norm", norm, NM_ORIGIN_COMMAND, err);
     NM_THEN(status, nm_options_set(options, "model.norm", own, NM_ORIGIN_COMMAND, err));
     *message =
         nm_format("this recipe varies model.encoder_norm: --model.norm %s replaces that one, model.norm "
                   "stays %s; for the decoder set model.decoder_norm",
                   norm, own);
-    free(norm);
-    free(own);
     return status;
 }
 
@@ -225,11 +222,10 @@ static bool is_path(const char *name, const nm_options *options)
 {
     static const char *const stacks[] = {"enc", "dec", "lm"};
     size_t length = strcspn(name, ".");
-    char *first = nm_format("%.*s", (int)length, name);
+    NM_AUTO_FREE char *first = nm_format("%.*s", (int)length, name);
     bool found = nm_options_find(options, first) != NULL;
     for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++)
         found = found || !strcmp(first, stacks[i]);
-    free(first);
     return name[length] && found;
 }
 
@@ -320,7 +316,7 @@ static nm_status expand_variant(const nm_grid *grid, const nm_variant *variant, 
 nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, nm_options *const *options,
                          nm_variants *points, nm_error *err)
 {
-    bool *used = nm_allocate(grid->n + 1);
+    NM_AUTO_FREE bool *used = nm_allocate(grid->n + 1);
     nm_status status = NM_OK;
     for (size_t v = 0; v < variants->n && status == NM_OK; v++)
         status = expand_variant(grid, &variants->list[v], options[v], used, points, err);
@@ -328,7 +324,6 @@ nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, nm_op
         if (!used[a])
             status =
                 nm_fail(err, NM_USAGE, "compare.grid: no variant has the norm of %.100s", grid->list[a].key);
-    free(used);
     return status;
 }
 
@@ -354,10 +349,8 @@ nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, 
 /* Whether the section with this first line is not that of a norm that the model does not have. */
 static bool section_applies(const char *line, const nm_options *options)
 {
-    char *key = nm_format("%.*s.", (int)strcspn(line + 1, "]"), line + 1);
-    bool applies = nm_norm_option_applies(options, key);
-    free(key);
-    return applies;
+    NM_AUTO_FREE char *key = nm_format("%.*s.", (int)strcspn(line + 1, "]"), line + 1);
+    return nm_norm_option_applies(options, key);
 }
 
 /* The norm of an option of [model], heap. An empty one is that of another option; the decoder has LayerNorm
@@ -390,13 +383,12 @@ static void write_model_setting(const nm_options *options, const char *line, FIL
     size_t length = strcspn(line, " ");
     bool norm =
         length > strlen("_norm") && !strncmp(line + length - strlen("_norm"), "_norm", strlen("_norm"));
-    char *name = nm_format("%.*s", (int)length, line), *value = norm ? resolved_norm(options, name) : NULL;
+    NM_AUTO_FREE char *name = nm_format("%.*s", (int)length, line),
+                      *value = norm ? resolved_norm(options, name) : NULL;
     if (value)
         fprintf(stream, "%s = %s\n", name, value);
     else
         fprintf(stream, "%s\n", line);
-    free(name);
-    free(value);
 }
 
 char *nm_configuration_text(const nm_options *options, const nm_options *like)

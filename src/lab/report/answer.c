@@ -46,7 +46,7 @@ static void insert(answer *a, variant v)
 static answer answer_of(const nm_report *report)
 {
     answer a = {.report = report, .list = nm_allocate((report->n + 1) * sizeof *a.list)};
-    nm_run_set *sets = nm_allocate((report->n + 1) * sizeof *sets);
+    NM_AUTO_FREE nm_run_set *sets = nm_allocate((report->n + 1) * sizeof *sets);
     for (size_t r = 0; r < report->n; r++) {
         sets[r] = nm_report_seeds(report, r);
         remove_unfinished(report, &sets[r]);
@@ -64,7 +64,6 @@ static answer answer_of(const nm_report *report)
         else
             free(sets[r].list);
     }
-    free(sets);
     return a;
 }
 

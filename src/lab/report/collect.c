@@ -368,7 +368,7 @@ void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm
                                          [NM_BAR_INTERVAL] = "Test #, mean and 95 % interval",
                                          [NM_BAR_RANGE] = "Test #, mean and range over the seeds"};
     (void)figure;
-    nm_run_set *sets = nm_allocate((report->n + 1) * sizeof *sets);
+    NM_AUTO_FREE nm_run_set *sets = nm_allocate((report->n + 1) * sizeof *sets);
     for (size_t r = 0; r < report->n; r++)
         sets[r] = nm_report_seeds(report, r);
     nm_score_bar bar = nm_report_bars(report, sets, report->n, true);
@@ -383,7 +383,6 @@ void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm
         curve->low[0] = score.low;
         curve->high[0] = score.high;
     }
-    free(sets);
     drawing->title = nm_duplicate(titles[bar]);
     while (drawing->n == 1) { /* nothing to compare */
         drawing->curves[0].n = 0;

@@ -21,7 +21,7 @@ static const double log_from = 8;
 nm_grid_scores nm_grid_scores_of(const nm_report *report)
 {
     const nm_score_grid *grid = &report->grid;
-    nm_run_set *sets = nm_allocate((grid->n_points + 1) * sizeof *sets);
+    NM_AUTO_FREE nm_run_set *sets = nm_allocate((grid->n_points + 1) * sizeof *sets);
     for (size_t p = 0; p < grid->n_points; p++)
         sets[p] = grid->points[p].runs;
     nm_grid_scores s = {
@@ -30,7 +30,6 @@ nm_grid_scores nm_grid_scores_of(const nm_report *report)
     s.list = nm_allocate((grid->n_points + 1) * sizeof *s.list);
     for (size_t p = 0; p < grid->n_points; p++)
         s.list[p] = nm_report_mean_score(report, &sets[p], s.tested, s.bar);
-    free(sets);
     return s;
 }
 
@@ -133,10 +132,9 @@ static char *make_note(const nm_grid_scores *s, const bool *include, bool bars, 
         n_left += !include[g];
         if (!include[g] || best == grid->n_points)
             continue;
-        char *name = nm_score_point_name(grid, &grid->points[best]);
+        NM_AUTO_FREE char *name = nm_score_point_name(grid, &grid->points[best]);
         fprintf(out, "%s%s ", listed++ ? ", " : "", name);
         fputs(nm_number_show(number, s->list[best].mean), out);
-        free(name);
     }
     for (size_t p = 0; p < grid->n_points; p++)
         if (include[grid->points[p].group] && s->list[p].n) {
@@ -221,10 +219,10 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
     if (axis == grid->n_axes)
         return;
     nm_grid_scores s = nm_grid_scores_of(report);
-    bool *include = nm_allocate(grid->n_groups + 1);
+    NM_AUTO_FREE bool *include = nm_allocate(grid->n_groups + 1);
     for (size_t g = 0; g < grid->n_groups; g++)
         include[g] = varies_only(&s, g, axis);
-    double *values = distinct_values(&s, axis, include, &n);
+    NM_AUTO_FREE double *values = distinct_values(&s, axis, include, &n);
     for (size_t g = 0; g < grid->n_groups && n > 1; g++) {
         if (!include[g])
             continue;
@@ -253,8 +251,6 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
         drawing->y_label = nm_duplicate(s.tested ? "test #" : "best validation @");
         drawing->note = make_note(&s, include, true, "");
     }
-    free(values);
-    free(include);
     free(s.list);
 }
 
@@ -338,7 +334,7 @@ void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_dr
     if (!first)
         return;
     nm_grid_scores s = nm_grid_scores_of(report);
-    bool *include = nm_allocate(grid->n_groups + 1);
+    NM_AUTO_FREE bool *include = nm_allocate(grid->n_groups + 1);
     panels p = {0};
     for (size_t g = 0; g < grid->n_groups; g++) {
         const nm_score_group *group = &grid->groups[g];
@@ -366,7 +362,6 @@ void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_dr
     }
     free(p.x);
     free(p.y);
-    free(include);
     free(s.list);
 }
 
@@ -463,7 +458,7 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
     parallel p = {.axes = nm_allocate((grid->n_axes + 1) * sizeof *p.axes),
                   .values = nm_allocate((grid->n_axes + 1) * sizeof *p.values),
                   .n_values = nm_allocate((grid->n_axes + 1) * sizeof *p.n_values)};
-    bool *include = nm_allocate(grid->n_groups + 1);
+    NM_AUTO_FREE bool *include = nm_allocate(grid->n_groups + 1);
     for (size_t a = 0; a < grid->n_axes; a++)
         if (widest->varies[a])
             p.axes[p.n++] = a;
@@ -473,7 +468,7 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
         p.values[a] = distinct_values(&s, p.axes[a], include, &p.n_values[a]);
         add_tick(drawing, nm_score_axis_label(grid, p.axes[a]));
     }
-    size_t *order = rank_points(&s, include, &n_lines);
+    NM_AUTO_FREE size_t *order = rank_points(&s, include, &n_lines);
     if (n_lines) {
         p.worst = s.list[order[0]].mean;
         p.best = s.list[order[n_lines - 1]].mean;
@@ -495,7 +490,5 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
     nm_free_list(p.values, p.n);
     free(p.n_values);
     free(p.axes);
-    free(order);
-    free(include);
     free(s.list);
 }

@@ -48,7 +48,7 @@ static bool varies_sites(const nm_report *report)
 /* TID of the last layer, mean and range over the seeds. */
 static nm_mean_score mean_tid(const nm_report *report, const nm_run_set *set, const char *quantity)
 {
-    double *values = nm_allocate((set->n + 1) * sizeof *values);
+    NM_AUTO_FREE double *values = nm_allocate((set->n + 1) * sizeof *values);
     nm_mean_score tid = {.low = INFINITY, .high = -INFINITY};
     for (size_t i = 0; i < set->n; i++) {
         values[i] = nm_report_run_tid(&report->runs[set->list[i]], quantity);
@@ -58,7 +58,6 @@ static nm_mean_score mean_tid(const nm_report *report, const nm_run_set *set, co
     nm_summary summary = nm_summary_of(values, set->n);
     tid.mean = summary.mean;
     tid.n = summary.n;
-    free(values);
     return tid;
 }
 

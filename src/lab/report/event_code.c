@@ -80,10 +80,8 @@ static void add_scalar(values *v, const nm_series *series)
 
 static double sibling_value(const nm_report_run *line, const char *tag, size_t stem, const char *end)
 {
-    char *name = nm_format("%.*s%s", (int)stem, tag, end);
-    double value = nm_report_run_last(line, name);
-    free(name);
-    return value;
+    NM_AUTO_FREE char *name = nm_format("%.*s%s", (int)stem, tag, end);
+    return nm_report_run_last(line, name);
 }
 
 /* Adds a histogram with bins of equal width from low to high; its sums use the centers of the bins. */
@@ -140,7 +138,7 @@ static void add_text(values *v, const nm_text *text)
 static void release_values(values *v)
 {
     for (size_t i = 0; i < v->n; i++) {
-        Norma__Value *value = v->list[i];
+        NM_AUTO_FREE Norma__Value *value = v->list[i];
         if (value->value_case == NORMA__VALUE__VALUE_HISTO) {
             free(value->histo->bucket);
             free(value->histo->bucket_limit);
@@ -154,7 +152,6 @@ static void release_values(values *v)
             free(value->metadata);
         }
         free(value->tag);
-        free(value);
     }
     free(v->list);
 }

@@ -125,9 +125,8 @@ static void remove_old_events(const char *folder)
         if (strncmp(entry->d_name, "events.out.tfevents.", 20) || length < end ||
             strcmp(entry->d_name + length - end, name_end))
             continue;
-        char *path = nm_path_join(folder, entry->d_name);
+        NM_AUTO_FREE char *path = nm_path_join(folder, entry->d_name);
         unlink(path);
-        free(path);
     }
     if (directory)
         closedir(directory);

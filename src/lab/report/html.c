@@ -53,7 +53,6 @@ void nm_html_bytes(FILE *out, const char *text, size_t n)
 
 void nm_html_text(FILE *out, const char *text)
 {
-    char *clean = nm_text_clean(text);
+    NM_AUTO_FREE char *clean = nm_text_clean(text);
     nm_html_bytes(out, clean, strlen(clean));
-    free(clean);
 }

@@ -16,22 +16,19 @@
 
 static json_t *clean_string(const char *text)
 {
-    char *clean = nm_text_clean(text);
-    json_t *string = json_string(clean);
-    free(clean);
-    return string;
+    NM_AUTO_FREE char *clean = nm_text_clean(text);
+    return json_string(clean);
 }
 
 static void add_cell(void *user, size_t curve, size_t point, int color, int ink, const char *text)
 {
     json_t *list = json_array_get(user, curve), *cells = json_object_get(list, "cells");
-    char *fill = nm_format("#%06x", (unsigned)color), *stroke = nm_format("#%06x", (unsigned)ink);
+    NM_AUTO_FREE char *fill = nm_format("#%06x", (unsigned)color),
+                      *stroke = nm_format("#%06x", (unsigned)ink);
     (void)point;
     if (!cells)
         json_object_set_new(list, "cells", cells = json_array());
     json_array_append_new(cells, json_pack("[sss]", fill, stroke, text));
-    free(fill);
-    free(stroke);
 }
 
 static json_t *run_index(const void *runs, size_t i)
@@ -77,7 +74,7 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
         [NM_FIGURE_BARS] = "bars",        [NM_FIGURE_SCATTER] = "scatter", [NM_FIGURE_CELLS] = "cells",
         [NM_FIGURE_PARALLEL] = "parallel"};
     json_t *curves = json_array();
-    char *x = nm_drawing_x_label(d, figure, report), *y = nm_drawing_y_label(d, figure, report);
+    NM_AUTO_FREE char *x = nm_drawing_x_label(d, figure, report), *y = nm_drawing_y_label(d, figure, report);
     for (size_t c = 0; c < d->n; c++)
         json_array_append_new(curves, curve_json(report, &d->curves[c]));
     if (figure->style == NM_FIGURE_CELLS)
@@ -90,21 +87,18 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
         nm_json_list(d->n_ticks, clean_at, d->ticks), "rows", nm_json_list(d->n_rows, clean_at, d->rows),
         "at", d->at ? nm_json_numbers(d->at, d->n_ticks) : json_null(), "spread", json_real(d->spread),
         "legend", (int)d->legend, "labels", nm_json_list(d->n_labels, label_at, d->labels), "curves", curves);
-    free(x);
-    free(y);
     return o;
 }
 
 /* "</" or "<!--" would end or change the script element: every "<" is escaped. */
 static void write_json(json_t *root, FILE *out)
 {
-    char *text = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(7));
+    NM_AUTO_FREE char *text = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(7));
     for (const char *at = text; at && *at; at++)
         if (*at == '<')
             fputs("\\u003c", out);
         else
             putc(*at, out);
-    free(text);
     json_decref(root);
 }
 
@@ -196,7 +190,7 @@ static bool is_main(const nm_drawing *drawings, size_t figure)
 static void write_answer(const nm_report *report, const nm_report_config *config, const nm_drawing *drawings,
                          FILE *out)
 {
-    char *text = NULL;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes;
     FILE *memory = nm_text_stream_open(&text, &bytes);
     if (!config->answer || !config->answer(config->user, memory))
@@ -205,7 +199,6 @@ static void write_answer(const nm_report *report, const nm_report_config *config
     fputs("<section id=\"answer\"><h2>Answer</h2>\n<p>", out);
     nm_html_text(out, text);
     fputs("</p>\n", out);
-    free(text);
     fputs("<div class=\"figures\">\n", out);
     for (size_t i = 0; nm_figures[i].name; i++)
         if (is_main(drawings, i))
@@ -240,11 +233,10 @@ static void write_missing(const nm_report *report, const nm_drawing *drawings, F
     for (size_t i = 0; nm_figures[i].name; i++) {
         if (drawings[i].n)
             continue;
-        char *title = nm_figure_text(nm_figures[i].title, report);
+        NM_AUTO_FREE char *title = nm_figure_text(nm_figures[i].title, report);
         fputs("<li>", out);
         nm_html_text(out, title);
         fprintf(out, ": %s</li>\n", nm_figures[i].record);
-        free(title);
     }
     fputs("</ul></details></section>\n", out);
 }
@@ -321,7 +313,7 @@ void nm_report_write_body(const nm_report *report, const nm_report_config *confi
     const size_t points = report->n ? ALL / report->n : MOST;
     const nm_view view = {.points = points > MOST ? MOST : points < LEAST ? LEAST : points};
     nm_drawing *drawings = make_drawings(report, &view);
-    char *body = NULL;
+    NM_AUTO_FREE char *body = NULL;
     size_t bytes;
     FILE *memory = nm_text_stream_open(&body, &bytes);
     write_answer(report, config, drawings, memory);
@@ -339,7 +331,6 @@ void nm_report_write_body(const nm_report *report, const nm_report_config *confi
     write_contents(body, out);
     nm_section_legend(report, out);
     fputs(body, out);
-    free(body);
     write_data(report, drawings, out);
     free_drawings(drawings);
 }

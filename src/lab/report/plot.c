@@ -371,17 +371,14 @@ static void write_scales(FILE *out, const nm_figure *figure, const nm_drawing *d
 static void write_axis_titles(FILE *out, const nm_report *report, const nm_figure *figure,
                               const nm_drawing *drawing)
 {
-    char *x_label = nm_drawing_x_label(drawing, figure, report),
-         *y_label = nm_drawing_y_label(drawing, figure, report);
-    char *with_unit =
+    NM_AUTO_FREE char *x_label = nm_drawing_x_label(drawing, figure, report),
+                      *y_label = nm_drawing_y_label(drawing, figure, report);
+    NM_AUTO_FREE char *with_unit =
         nm_format("%s%s%s", x_label, drawing->x_unit ? ", " : "", drawing->x_unit ? drawing->x_unit : "");
     fputs("set xlabel ", out);
     write_text(out, with_unit, MAX_LABEL);
     fputs("\nset ylabel ", out);
     write_text(out, y_label, MAX_LABEL);
-    free(with_unit);
-    free(x_label);
-    free(y_label);
     fputc('\n', out);
 }
 
@@ -486,11 +483,9 @@ static nm_status write_script(const nm_report *report, const nm_drawing *drawing
 
 static nm_status gnuplot_error(const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "messages"), *text = NULL;
+    NM_AUTO_FREE char *path = nm_path_join(folder, "messages"), *text = NULL;
     nm_file_read(path, &text, NULL, NULL);
     nm_fail(err, NM_UNSUPPORTED, "gnuplot failed: %.300s", text ? text : "without a message");
-    free(text);
-    free(path);
     return NM_UNSUPPORTED;
 }
 
@@ -545,12 +540,10 @@ static nm_status move_pictures(const nm_drawing *drawings, const char *from, con
     for (size_t i = 0; nm_figures[i].name && status == NM_OK; i++) {
         if (!drawings[i].n)
             continue;
-        char *made = picture_path(from, nm_figures[i].name, end),
-             *path = picture_path(to, nm_figures[i].name, end);
+        NM_AUTO_FREE char *made = picture_path(from, nm_figures[i].name, end),
+                          *path = picture_path(to, nm_figures[i].name, end);
         if (rename(made, path))
             status = nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
-        free(made);
-        free(path);
     }
     return status;
 }
@@ -578,9 +571,8 @@ static nm_status draw(const nm_report *report, const nm_drawing *drawings, const
                        "%s: cannot create a temporary folder next to it: %s", path, strerror(errno));
     }
     *folder = name;
-    char *script = nm_path_join(name, "script");
+    NM_AUTO_FREE char *script = nm_path_join(name, "script");
     nm_status status = write_script(report, drawings, script, width, err);
-    free(script);
     return status == NM_OK ? run_gnuplot(name, err) : status;
 }
 

@@ -115,12 +115,11 @@ static void name_runs(nm_report *report)
     char **names = nm_allocate((report->n + 1) * sizeof *names);
     for (int parts = 1; parts <= MOST_PARTS; parts++) {
         for (size_t i = 0; i < report->n; i++) {
-            char *folder = nm_duplicate(report->runs[i].folder);
+            NM_AUTO_FREE char *folder = nm_duplicate(report->runs[i].folder);
             for (size_t length = strlen(folder); length > 1 && folder[length - 1] == '/';)
                 folder[--length] = 0;
             free(names[i]);
             names[i] = nm_duplicate(last_parts(folder, parts));
-            free(folder);
         }
         if (all_differ(names, report->n))
             break;

@@ -264,12 +264,11 @@ static nm_status read_inspected(nm_report_run *run, const char *inspected, nm_er
 {
     if (*inspected)
         return read_inspections(run, inspected, run->folder, err);
-    char *path = nm_path_join(run->folder, "inspection.json");
+    NM_AUTO_FREE char *path = nm_path_join(run->folder, "inspection.json");
     bool found;
     nm_status status = nm_file_find(path, &found, err);
     if (status == NM_OK && found)
         status = read_inspections(run, path, NULL, err);
-    free(path);
     return status;
 }
 
@@ -306,7 +305,7 @@ static const char *last_line(const char *text, size_t bytes)
 
 nm_status nm_report_run_follow(nm_report_run *run, bool *grown, nm_error *err)
 {
-    char *path = nm_path_join(run->folder, "log.jsonl"), *text = NULL;
+    NM_AUTO_FREE char *path = nm_path_join(run->folder, "log.jsonl"), *text = NULL;
     long bytes = -1;
     size_t n = 0;
     FILE *log = NULL;
@@ -331,8 +330,6 @@ nm_status nm_report_run_follow(nm_report_run *run, bool *grown, nm_error *err)
     }
     if (log)
         fclose(log);
-    free(text);
-    free(path);
     return status;
 }
 

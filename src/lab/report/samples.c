@@ -123,7 +123,7 @@ static void write_marked(FILE *out, const char *output, const char *reference)
     words *a = nm_allocate(2 * sizeof *a), *b = a + 1;
     split(a, output);
     split(b, reference ? reference : output);
-    uint16_t *lengths = common_lengths(a, b);
+    NM_AUTO_FREE uint16_t *lengths = common_lengths(a, b);
     size_t row = (size_t)b->n + 1;
     for (int i = 0, k = 0; i < a->n; i++) {
         while (k < b->n && !same_word(a, i, b, k) &&
@@ -136,7 +136,6 @@ static void write_marked(FILE *out, const char *output, const char *reference)
         fputs(common ? "" : "</mark>", out);
         k += common;
     }
-    free(lengths);
     free(a);
 }
 
@@ -174,7 +173,7 @@ static void write_example(const nm_report *report, const examples *all, size_t f
 
 void nm_section_samples(const nm_report *report, FILE *out)
 {
-    examples *all = nm_allocate((report->n + 1) * sizeof *all);
+    NM_AUTO_FREE examples *all = nm_allocate((report->n + 1) * sizeof *all);
     size_t first = report->n;
     for (size_t r = report->n; r-- > 0;) {
         read_examples(&all[r], &report->runs[r]);
@@ -191,5 +190,4 @@ void nm_section_samples(const nm_report *report, FILE *out)
     }
     for (size_t r = 0; r < report->n; r++)
         free(all[r].text);
-    free(all);
 }

@@ -194,9 +194,8 @@ static void make_axes(nm_score_grid *grid, columns *all)
         while (any && a < grid->n_axes && !are_coupled(grid, &all->list[a], &axis))
             a++;
         if (any && a < grid->n_axes) {
-            char *before = grid->axes[a].coupled;
+            NM_AUTO_FREE char *before = grid->axes[a].coupled;
             grid->axes[a].coupled = nm_format("%s%s%s", before, *before ? ", " : "", axis.key);
-            free(before);
         } else if (any) {
             NM_GROW(grid->axes, grid->n_axes, grid->axes_capacity);
             grid->axes[grid->n_axes] = (nm_score_axis){nm_duplicate(axis.key), nm_duplicate("")};
@@ -261,9 +260,8 @@ static char *common_name(const nm_score_grid *grid, const nm_score_group *group,
 {
     char *name = variant_of(runs[group->runs.list[0]].folder);
     for (size_t i = 1; i < group->runs.n; i++) {
-        char *other = variant_of(runs[group->runs.list[i]].folder);
+        NM_AUTO_FREE char *other = variant_of(runs[group->runs.list[i]].folder);
         name[common_parts(name, other)] = 0;
-        free(other);
     }
     char *out = name + strcspn(name, ":");
     for (char *at = out; *at;) {

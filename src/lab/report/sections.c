@@ -238,12 +238,11 @@ static void write_signature(const nm_report *report, FILE *out)
     }
     if (!common)
         return;
-    char *text = nm_format("%.*s", (int)common, first);
+    NM_AUTO_FREE char *text = nm_format("%.*s", (int)common, first);
     nm_html_text(out, name);
     fputs(": <code>", out);
     nm_html_text(out, text);
     fputs("</code>.", out);
-    free(text);
 }
 
 static void write_test_sets(const nm_report *report, FILE *out)
@@ -263,7 +262,7 @@ static void write_test_sets(const nm_report *report, FILE *out)
 
 void nm_section_runs(const nm_report *report, FILE *out)
 {
-    summary *all = nm_allocate((report->n + 1) * sizeof *all);
+    NM_AUTO_FREE summary *all = nm_allocate((report->n + 1) * sizeof *all);
     for (size_t i = 0; i < report->n; i++)
         all[i] = summarize(report, i);
     nm_section_open("runs", "Runs", true, out);
@@ -297,7 +296,6 @@ void nm_section_runs(const nm_report *report, FILE *out)
     fputs("</p>\n", out);
     write_problems(report, out);
     fputs("</details></section>\n", out);
-    free(all);
 }
 
 static void write_names(const nm_report *report, const char *first, FILE *out)

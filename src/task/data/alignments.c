@@ -78,7 +78,7 @@ static bool links_fit(const nm_corpus *corpus, const nm_corpus sides[2], int64_t
 
 nm_status nm_alignments_open(nm_corpus *corpus, const char *folder, const nm_corpus sides[2], nm_error *err)
 {
-    char *prefix = nm_format("%s/train.alignment", folder), *ids = nm_format("%s.ids", prefix);
+    NM_AUTO_FREE char *prefix = nm_format("%s/train.alignment", folder), *ids = nm_format("%s.ids", prefix);
     bool found;
     nm_status status = nm_file_find(ids, &found, err);
     if (status == NM_OK && !found)
@@ -92,7 +92,5 @@ nm_status nm_alignments_open(nm_corpus *corpus, const char *folder, const nm_cor
         fits = links_fit(corpus, sides, i);
     if (status == NM_OK && !fits)
         status = nm_fail(err, NM_MISMATCH, "%s: not the alignments of this training text", ids);
-    free(prefix);
-    free(ids);
     return status;
 }

@@ -18,9 +18,8 @@ void nm_checksums_add(nm_buffer *list, const char *name, const void *data, size_
 {
     char digits[DIGITS + 1];
     format_digits(digits, data, bytes);
-    char *line = nm_format("%s  %s\n", digits, name);
+    NM_AUTO_FREE char *line = nm_format("%s  %s\n", digits, name);
     nm_buffer_append(list, line, strlen(line));
-    free(line);
 }
 
 static nm_status verify_file(const char *folder, const char *name, const char *expected, nm_error *err)

@@ -8,15 +8,13 @@
 nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
                                 int32_t vocab_size, nm_error *err)
 {
-    char *prefix =
+    NM_AUTO_FREE char *prefix =
         nm_format("%s/%s.%s", folder, nm_prepare_split_names[split], nm_prepare_side_name(sides, side));
-    char *ids = nm_format("%s.ids", prefix);
+    NM_AUTO_FREE char *ids = nm_format("%s.ids", prefix);
     bool found;
     nm_status status = nm_file_find(ids, &found, err);
     if (status == NM_OK && (split == PREPARE_TRAIN || found))
         status = nm_corpus_open(corpus, prefix, vocab_size, err);
-    free(ids);
-    free(prefix);
     return status;
 }
 
@@ -28,14 +26,13 @@ static const char *format_arguments(int sides)
 
 static nm_status no_data_folder(const char *folder, const char *settings, int sides, nm_error *err)
 {
-    char *output = nm_shell_word(folder);
+    NM_AUTO_FREE char *output = nm_shell_word(folder);
     nm_status status =
         nm_fail(err, NM_IO,
                 "%s: No such file: data.folder is not a data folder; norma prepare%s --output "
                 "%s writes one, see norma prepare --help; a folder that has moved is named with "
                 "--data.folder (norma inspect, perplexity: --data)",
                 settings, format_arguments(sides), output);
-    free(output);
     return status;
 }
 
@@ -62,13 +59,12 @@ nm_status nm_prepare_check_folder(const char *folder, int sides, nm_error *err)
     if (!*folder)
         return nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare%s",
                        format_arguments(sides));
-    char *settings = nm_path_join(folder, "data.ini");
+    NM_AUTO_FREE char *settings = nm_path_join(folder, "data.ini");
     bool found;
     nm_status status = nm_file_find(settings, &found, err);
     if (status == NM_OK && !found)
         status = no_data_folder(folder, settings, sides, err);
     NM_THEN(status, check_sides(folder, sides, err));
-    free(settings);
     return status;
 }
 

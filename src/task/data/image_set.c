@@ -108,11 +108,10 @@ static nm_status read_class(nm_image_set *set, const nm_image_source *source, co
     for (int i = 0; i < n && status == NM_OK && (!source->per_class || taken < source->per_class); i++) {
         if (!has_image_name(entries[i]->d_name))
             continue;
-        char *path = nm_path_join(folder, entries[i]->d_name);
+        NM_AUTO_FREE char *path = nm_path_join(folder, entries[i]->d_name);
         const size_t before = set->n;
         status = read_file(set, path, label, err);
         taken += set->n > before;
-        free(path);
     }
     nm_free_list(entries, (size_t)n);
     return status;
@@ -126,7 +125,7 @@ static nm_status read_classes(nm_image_set *set, const nm_image_source *source, 
     NM_TRY(list_folder(source->path, &entries, &n, err));
     nm_status status = NM_OK;
     for (int i = 0; i < n && status == NM_OK; i++) {
-        char *folder = nm_path_join(source->path, entries[i]->d_name);
+        NM_AUTO_FREE char *folder = nm_path_join(source->path, entries[i]->d_name);
         int32_t label;
         bool is_class;
         status = find_folder(folder, &is_class, err);
@@ -134,7 +133,6 @@ static nm_status read_classes(nm_image_set *set, const nm_image_source *source, 
             status = class_of(source, classes, entries[i]->d_name, &label, err);
         if (status == NM_OK && is_class)
             status = read_class(set, source, folder, label, err);
-        free(folder);
     }
     nm_free_list(entries, (size_t)n);
     return status;
@@ -143,9 +141,8 @@ static nm_status read_classes(nm_image_set *set, const nm_image_source *source, 
 /* The names of the classes, one per line, in the folder of the records; without such a file 0 to 9. */
 static nm_status read_names(const char *folder, char **names, nm_error *err)
 {
-    char *path = nm_path_join(folder, "batches.meta.txt");
+    NM_AUTO_FREE char *path = nm_path_join(folder, "batches.meta.txt");
     nm_status status = nm_file_read_optional(path, names, err);
-    free(path);
     if (status == NM_OK && !*names)
         *names = nm_duplicate("0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
     return status;
@@ -192,14 +189,13 @@ static nm_status read_records(record_reader *self, const char *path, nm_error *e
         status = nm_fail(err, NM_FORMAT, "%s: %zu bytes are no records of %d bytes", path, file.bytes,
                          NM_IMAGE_RECORD);
     for (size_t i = 0; status == NM_OK && i < file.bytes / NM_IMAGE_RECORD; i++, record += NM_IMAGE_RECORD) {
-        char *name = line_at(self->names, *record);
+        NM_AUTO_FREE char *name = line_at(self->names, *record);
         int32_t label = 0;
         if (!name)
             status =
                 nm_fail(err, NM_FORMAT, "%s: record %zu has class %d, which has no name", path, i, *record);
         else
             status = class_of(self->source, self->classes, name, &label, err);
-        free(name);
         if (status == NM_OK && (!most || self->taken[*record]++ < most))
             read_record(self->set, record, label);
     }
@@ -211,10 +207,9 @@ static nm_status read_records(record_reader *self, const char *path, nm_error *e
 static void add_names(const char *names, nm_counter *classes)
 {
     for (int i = 0; i < 256; i++) {
-        char *name = line_at(names, i);
+        NM_AUTO_FREE char *name = line_at(names, i);
         if (name)
             nm_counter_add(classes, name, strlen(name), 0);
-        free(name);
     }
 }
 
@@ -229,13 +224,12 @@ static nm_status read_record_files(record_reader *self, nm_error *err)
         return read_records(self, source->path, err);
     nm_status status = NM_OK;
     for (size_t i = 0; i < (source->test ? 1 : sizeof training / sizeof *training) && status == NM_OK; i++) {
-        char *path = nm_path_join(source->path, source->test ? "test_batch.bin" : training[i]);
+        NM_AUTO_FREE char *path = nm_path_join(source->path, source->test ? "test_batch.bin" : training[i]);
         bool found = !i;
         if (i)
             status = nm_file_find(path, &found, err);
         if (status == NM_OK && found)
             status = read_records(self, path, err);
-        free(path);
     }
     return status;
 }

@@ -32,12 +32,11 @@ static nm_status find_column(const nm_labeled *texts, const char *name, bool hea
             return NM_OK;
         }
     if (!nm_delimited_column(name, column)) {
-        char *columns = nm_delimited_summary(&texts->table);
+        NM_AUTO_FREE char *columns = nm_delimited_summary(&texts->table);
         nm_status status =
             nm_fail(err, NM_USAGE, "%s:%lld: no column is named \"%.60s\"%s; the first row has: %s",
                     texts->path, (long long)texts->table.line, name,
                     header ? "" : ", because the first row is not a header", columns);
-        free(columns);
         return status;
     }
     if (*column >= n && n == 1)
@@ -173,10 +172,9 @@ static void append_column(const nm_labeled *texts, size_t column, nm_buffer *out
     nm_buffer_append(out, number, (size_t)n);
     if (!texts->header)
         return;
-    char *name = nm_format(" (%.60s)", nm_delimited_field(&texts->table, column, &bytes));
+    NM_AUTO_FREE char *name = nm_format(" (%.60s)", nm_delimited_field(&texts->table, column, &bytes));
     nm_utf8_trim(name);
     nm_buffer_append(out, name, strlen(name));
-    free(name);
 }
 
 /* Sets texts->columns if an option is auto and the table has more columns than are read. */
@@ -199,9 +197,9 @@ static void describe_columns(nm_labeled *texts)
         append_text(&out, i ? " and " : "");
         append_column(texts, texts->text_at[i], &out);
     }
-    char *end = nm_format("; the table has %zu columns (data.label and data.text select)", texts->n_fields);
+    NM_AUTO_FREE char *end =
+        nm_format("; the table has %zu columns (data.label and data.text select)", texts->n_fields);
     append_text(&out, end);
-    free(end);
     texts->columns = out.data;
 }
 

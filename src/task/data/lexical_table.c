@@ -156,7 +156,7 @@ static void run_chunk(model *m, int64_t first, int64_t end, const int64_t *offse
 static nm_status run_iteration(model *m, nm_error *err)
 {
     const nm_lexical_config *config = m->config;
-    int64_t *offsets = NULL;
+    NM_AUTO_FREE int64_t *offsets = NULL;
     size_t capacity = 0;
     nm_status status = NM_OK;
     m->log_likelihood = 0;
@@ -173,7 +173,6 @@ static nm_status run_iteration(model *m, nm_error *err)
         m->n_targets += tokens;
         status = nm_check_stop(config->stop, err);
     }
-    free(offsets);
 #pragma omp parallel for num_threads(config->threads) schedule(dynamic, 64)
     for (int32_t e = 0; e <= config->source_size; e++)
         normalize(&m->of[e]);

@@ -95,9 +95,8 @@ static const char *find_colon(const nm_pair_config *config, const char *source)
     if (one_name || config->sides == 1)
         return NULL;
     for (const char *colon = first; colon; colon = strchr(colon + 1, ':')) {
-        char *name = nm_format("%.*s", (int)(colon - source), source);
+        NM_AUTO_FREE char *name = nm_format("%.*s", (int)(colon - source), source);
         bool both = is_there(config, name) && is_there(config, colon + 1);
-        free(name);
         if (both)
             return colon;
     }
@@ -133,10 +132,8 @@ static nm_pair_format format_of(const nm_pair_config *config, const char *source
 
 bool nm_pair_source_exists(const void *config, const char *source)
 {
-    char *name = side_name(config, source, 0);
-    bool found = is_one_file(config, name) || is_one_file(config, source);
-    free(name);
-    return found;
+    NM_AUTO_FREE char *name = side_name(config, source, 0);
+    return is_one_file(config, name) || is_one_file(config, source);
 }
 
 bool nm_pair_source_has_markup(const nm_pair_config *config, const char *source)
@@ -165,10 +162,9 @@ static nm_status fail_not_prefix(const nm_pair_config *config, const char *sourc
                                  nm_error *err)
 {
     for (int side = 0; side < config->sides; side++) {
-        char *suffix = nm_format(".%s", config->languages[side]);
+        NM_AUTO_FREE char *suffix = nm_format(".%s", config->languages[side]);
         bool named = nm_ends_with(source, suffix);
         int prefix_bytes = (int)(strlen(source) - strlen(suffix));
-        free(suffix);
         if (named)
             return nm_fail(err, NM_IO,
                            "%s: No such file, but %s exists: both files are named by their prefix, %.*s",
@@ -196,12 +192,12 @@ static nm_status open_text(nm_pair_input *self, int side, nm_error *err)
     const char *all = self->config->encoding, *path = self->paths[side], *comma = strchr(all, ',');
     if (comma && (self->config->sides == 1 || self->format != NM_PAIR_LINES))
         return nm_fail(err, NM_USAGE, "%s: one file has one encoding, not %s", path, all);
-    char *encoding = comma && side ? nm_duplicate(comma + 1) : nm_format("%.*s", (int)strcspn(all, ","), all);
+    NM_AUTO_FREE char *encoding =
+        comma && side ? nm_duplicate(comma + 1) : nm_format("%.*s", (int)strcspn(all, ","), all);
     nm_status status = nm_text_open(&self->streams[side], path, encoding, err);
     NM_THEN(status, nm_text_refuse_utf16(self->streams[side], path, encoding, err));
     if (status == NM_OK && self->config->own_encoding)
         status = nm_text_refuse_utf8(path, encoding, self->config->own_encoding, err);
-    free(encoding);
     return status;
 }
 
@@ -257,10 +253,9 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
                 found[side] = *header = true;
             }
         if (!found[side] && *self->config->fields[side]) {
-            char *columns = nm_delimited_summary(table);
+            NM_AUTO_FREE char *columns = nm_delimited_summary(table);
             nm_status status = nm_fail(err, NM_USAGE, "%s: no column \"%.60s\"; the first row has %zu: %s",
                                        self->paths[0], name, table->n_fields, columns);
-            free(columns);
             return status;
         }
     }
@@ -292,15 +287,14 @@ static char *describe_columns(const nm_pair_input *self, bool header)
     for (int side = 0; side < NM_PAIR_SIDES; side++) {
         size_t bytes;
         const char *name = header ? nm_delimited_field(&self->table, self->columns[side], &bytes) : "";
-        char *text = nm_format("%s %zu%s%.40s%s", sides[side], self->columns[side] + 1, header ? " (" : "",
-                               name, header ? ")" : "");
+        NM_AUTO_FREE char *text = nm_format("%s %zu%s%.40s%s", sides[side], self->columns[side] + 1,
+                                            header ? " (" : "", name, header ? ")" : "");
         nm_utf8_trim(text);
         nm_buffer_append(&out, text, strlen(text));
-        free(text);
     }
-    char *end = nm_format(" of %zu, %s", self->table.n_fields, header ? "with a header" : "without a header");
+    NM_AUTO_FREE char *end =
+        nm_format(" of %zu, %s", self->table.n_fields, header ? "with a header" : "without a header");
     nm_buffer_append(&out, end, strlen(end));
-    free(end);
     return out.data;
 }
 
@@ -472,9 +466,8 @@ static const json_t *find_field(const json_t *object, const char *name)
     const char *dot = strchr(name, '.');
     if (value || !dot)
         return value;
-    char *key = nm_format("%.*s", (int)(dot - name), name);
+    NM_AUTO_FREE char *key = nm_format("%.*s", (int)(dot - name), name);
     value = json_object_get(object, key);
-    free(key);
     return value ? find_field(value, dot + 1) : NULL;
 }
 

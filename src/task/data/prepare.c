@@ -106,14 +106,13 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
 static nm_status commit_words(nm_prepare *self, int split, int side, nm_error *err)
 {
     NM_TRY(nm_file_writer_commit(&self->text[split][side], err));
-    char *path = nm_prepare_path(self, split, side, "words");
+    NM_AUTO_FREE char *path = nm_prepare_path(self, split, side, "words");
     nm_file_map map;
     nm_status status = nm_file_map_open(&map, path, err);
     if (status == NM_OK) {
         nm_checksums_add(&self->checksums, strrchr(path, '/') + 1, map.data, map.bytes);
         nm_file_unmap(&map);
     }
-    free(path);
     return status;
 }
 
@@ -131,10 +130,8 @@ static nm_status commit_splits(nm_prepare *self, nm_error *err)
 static nm_status write_file(const nm_prepare *self, const char *name, const char *bytes, size_t n,
                             nm_error *err)
 {
-    char *path = nm_path_join(self->config->output, name);
-    nm_status status = nm_file_write(path, bytes, n, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(self->config->output, name);
+    return nm_file_write(path, bytes, n, err);
 }
 
 static nm_status write_text(nm_prepare *self, const char *name, const nm_buffer *text, nm_error *err)
@@ -172,9 +169,8 @@ static nm_status write_dictionaries(nm_prepare *self, nm_error *err)
             status = write_subwords(self, side, &text, err);
     }
     for (int side = 0; status == NM_OK && side < self->sides && self->spm[side]; side++) {
-        char *name = nm_prepare_spm_name(self->sides, side);
+        NM_AUTO_FREE char *name = nm_prepare_spm_name(self->sides, side);
         status = write_text(self, name, &self->spm_bytes[side], err);
-        free(name);
     }
     if (status == NM_OK && self->bpe) {
         nm_buffer_clear(&text);
@@ -202,12 +198,11 @@ static nm_status write_options(nm_prepare *self, nm_error *err)
 
 static nm_status remove_file(const nm_prepare *self, const char *name, nm_error *err)
 {
-    char *path = nm_path_join(self->config->output, name);
+    NM_AUTO_FREE char *path = nm_path_join(self->config->output, name);
     nm_status status = NM_OK;
     if (unlink(path) && errno != ENOENT)
         status =
             nm_fail(err, nm_file_error_status(errno), "%s: cannot be removed: %s", path, strerror(errno));
-    free(path);
     return status;
 }
 
@@ -215,10 +210,8 @@ static nm_status remove_split(const nm_prepare *self, int split, const char *sid
 {
     static const char *const suffixes[] = {"ids", "off", "words"};
     for (int i = 0; i < 3; i++) {
-        char *name = nm_format("%s.%s.%s", nm_prepare_split_names[split], side, suffixes[i]);
-        nm_status status = remove_file(self, name, err);
-        free(name);
-        NM_TRY(status);
+        NM_AUTO_FREE char *name = nm_format("%s.%s.%s", nm_prepare_split_names[split], side, suffixes[i]);
+        NM_TRY(remove_file(self, name, err));
     }
     return NM_OK;
 }
@@ -240,10 +233,8 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
         NM_TRY(remove_split(self, PREPARE_TRAIN, "alignment", err));
     for (int sides = 1; sides <= 2; sides++)
         for (int side = 0; side < sides; side++) {
-            char *name = nm_prepare_spm_name(sides, side);
-            nm_status status = remove_file(self, name, err);
-            free(name);
-            NM_TRY(status);
+            NM_AUTO_FREE char *name = nm_prepare_spm_name(sides, side);
+            NM_TRY(remove_file(self, name, err));
         }
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         bool used = all[i].sides == self->sides;
@@ -273,14 +264,14 @@ static nm_status check_held_out(const nm_prepare *self, nm_error *err)
     const nm_prepare_split_report *train = &self->report->splits[PREPARE_TRAIN];
     if (!self->config->valid_every || train->held_out)
         return NM_OK;
-    char *unit = self->config->documents != NM_DOCUMENT_LINE ? nm_duplicate("documents")
-                 : is_text(self->config) ? nm_format("lines (in blocks of %d)", NM_PREPARE_TEXT_BLOCK)
-                                         : nm_duplicate("pairs");
+    NM_AUTO_FREE char *unit = self->config->documents != NM_DOCUMENT_LINE ? nm_duplicate("documents")
+                              : is_text(self->config)
+                                  ? nm_format("lines (in blocks of %d)", NM_PREPARE_TEXT_BLOCK)
+                                  : nm_duplicate("pairs");
     const char *advice =
         train->kept > 1 ? "choose a smaller number" : "name another text for validation (--valid)";
     nm_fail(err, NM_USAGE, "prepare.valid_every = %lld holds out nothing of %lld %s of training text; %s",
             (long long)self->config->valid_every, (long long)train->kept, unit, advice);
-    free(unit);
     return NM_USAGE;
 }
 

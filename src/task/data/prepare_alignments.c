@@ -124,8 +124,8 @@ nm_status nm_prepare_alignments(nm_prepare *self, nm_error *err)
     if (!self->links.stream)
         return NM_OK;
     side_reader sides[NM_PREPARE_SIDES] = {0};
-    char *path = nm_file_writer_readable(&self->links);
-    char *prefix = nm_path_join(self->config->output, "train.alignment");
+    NM_AUTO_FREE char *path = nm_file_writer_readable(&self->links);
+    NM_AUTO_FREE char *prefix = nm_path_join(self->config->output, "train.alignment");
     FILE *stream = NULL;
     nm_status status = nm_file_flush(self->links.stream, self->links.path, err);
     NM_THEN(status, nm_file_open(&stream, path, "rb", err));
@@ -138,7 +138,5 @@ nm_status nm_prepare_alignments(nm_prepare *self, nm_error *err)
     if (stream)
         fclose(stream);
     nm_file_writer_abort(&self->links); /* frees disk space */
-    free(prefix);
-    free(path);
     return status;
 }

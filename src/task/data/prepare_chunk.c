@@ -54,10 +54,9 @@ static void count_words(const nm_prepare_chunk_rules *self, const nm_prepare_blo
     bool tokens = self->prepare->config->alignment_words == NM_ALIGNMENT_TOKENS;
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         size_t bytes;
-        nm_word_span *spans = NULL;
+        NM_AUTO_FREE nm_word_span *spans = NULL;
         const char *raw = nm_line_list_get(&from->lines[side], i, &bytes);
         n_words[side] = tokens ? n_tokens[side] : nm_word_spans(raw, bytes, &spans);
-        free(spans);
     }
 }
 

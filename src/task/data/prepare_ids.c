@@ -52,8 +52,8 @@ static nm_status encode_side(nm_prepare *self, int split, int side, nm_error *er
 {
     encoder work = {
         .pieces = &self->pieces[side], .vocab = self->vocab[side], .writer = &self->ids[split][side]};
-    char *path = nm_file_writer_readable(&self->numbers[split][side]);
-    char *prefix = nm_prepare_path(self, split, side, NULL);
+    NM_AUTO_FREE char *path = nm_file_writer_readable(&self->numbers[split][side]);
+    NM_AUTO_FREE char *prefix = nm_prepare_path(self, split, side, NULL);
     FILE *stream = NULL;
     nm_status status = nm_corpus_writer_open(work.writer, prefix, err);
     NM_THEN(status, nm_file_open(&stream, path, "rb", err));
@@ -64,8 +64,6 @@ static nm_status encode_side(nm_prepare *self, int split, int side, nm_error *er
     self->report->splits[split].tokens[side] = work.tokens;
     self->report->splits[split].unknown[side] = work.unknown;
     nm_ids_release(&work.line);
-    free(prefix);
-    free(path);
     return status;
 }
 

@@ -36,11 +36,10 @@ bool nm_prepare_has_split(const nm_prepare_config *config, int split)
 
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix)
 {
-    char *name = nm_format("%s.%s%s%s", nm_prepare_split_names[split],
-                           nm_prepare_side_name(self->sides, side), suffix ? "." : "", suffix ? suffix : "");
-    char *path = nm_path_join(self->config->output, name);
-    free(name);
-    return path;
+    NM_AUTO_FREE char *name =
+        nm_format("%s.%s%s%s", nm_prepare_split_names[split], nm_prepare_side_name(self->sides, side),
+                  suffix ? "." : "", suffix ? suffix : "");
+    return nm_path_join(self->config->output, name);
 }
 
 static const struct {

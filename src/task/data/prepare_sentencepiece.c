@@ -53,7 +53,7 @@ static void write_lines(const nm_prepare *self, const nm_prepare_block *block, i
 static nm_status write_text(const nm_prepare *self, const char *path, int first, int last, nm_error *err)
 {
     nm_prepare_reader reader;
-    nm_prepare_block *block = nm_allocate(sizeof *block);
+    NM_AUTO_FREE nm_prepare_block *block = nm_allocate(sizeof *block);
     nm_buffer lower = {0};
     nm_cleaner cleaners[NM_PREPARE_SIDES];
     for (int side = 0; side < NM_PREPARE_SIDES; side++)
@@ -77,14 +77,13 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
         nm_cleaner_release(&cleaners[side]);
     nm_prepare_block_release(block);
     nm_buffer_release(&lower);
-    free(block);
     return status;
 }
 
 /* Fails with the end of the messages of spm_train, on one line. */
 static nm_status train_error(const char *path, nm_error *err)
 {
-    char *text = NULL;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
     nm_file_read(path, &text, &bytes, NULL);
     while (bytes && (unsigned char)text[bytes - 1] <= ' ')
@@ -99,7 +98,6 @@ static nm_status train_error(const char *path, nm_error *err)
     nm_fail(err, NM_MISMATCH, "spm_train failed%s: %s",
             few_pieces ? ", prepare.spm_vocab_size is too small for the characters of the text" : "",
             bytes ? end : "without a message");
-    free(text);
     return NM_MISMATCH;
 }
 
@@ -184,16 +182,14 @@ static nm_status learn_in(nm_prepare *self, const char *folder, int first, int l
 
 static nm_status learn(nm_prepare *self, int first, int last, nm_buffer *model, nm_error *err)
 {
-    char *folder = nm_path_join(self->config->output, learn_folder);
+    NM_AUTO_FREE char *folder = nm_path_join(self->config->output, learn_folder);
     nm_status status = nm_folder_create(folder, err);
     NM_THEN(status, learn_in(self, folder, first, last, model, err));
     for (size_t i = 0; i < sizeof learn_files / sizeof *learn_files; i++) {
-        char *path = nm_path_join(folder, learn_files[i]);
+        NM_AUTO_FREE char *path = nm_path_join(folder, learn_files[i]);
         unlink(path);
-        free(path);
     }
     rmdir(folder);
-    free(folder);
     return status;
 }
 
@@ -202,12 +198,11 @@ static nm_status get_model(nm_prepare *self, const char *given, int first, int l
 {
     nm_buffer *model = &self->spm_bytes[first];
     if (*given) {
-        char *bytes = NULL;
+        NM_AUTO_FREE char *bytes = NULL;
         size_t n_bytes = 0;
         nm_status status = nm_file_read(given, &bytes, &n_bytes, err);
         if (status == NM_OK)
             nm_buffer_append(model, bytes, n_bytes);
-        free(bytes);
         NM_TRY(status);
     } else {
         NM_TRY(learn(self, first, last, model, err));

@@ -168,7 +168,7 @@ static nm_status find_ids(nm_prepare *self, int side, nm_error *err)
     const nm_counter *subwords = &self->subwords[side];
     const nm_vocab *vocab = self->vocab[side];
     nm_word_subwords *pieces = &self->pieces[side];
-    int32_t *ids = nm_allocate(subwords->n * sizeof *ids);
+    NM_AUTO_FREE int32_t *ids = nm_allocate(subwords->n * sizeof *ids);
     nm_status status = NM_OK;
     for (size_t i = 0; i < subwords->n && status == NM_OK; i++) {
         const nm_count *subword = &subwords->items[i];
@@ -182,7 +182,6 @@ static nm_status find_ids(nm_prepare *self, int side, nm_error *err)
     }
     for (size_t i = 0; i < pieces->n && status == NM_OK; i++)
         pieces->numbers[i] = ids[pieces->numbers[i]];
-    free(ids);
     nm_counter_release(&self->words[side]);
     nm_counter_release(&self->subwords[side]);
     return status;

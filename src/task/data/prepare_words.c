@@ -35,10 +35,8 @@ typedef struct split_job {
 static nm_status open_writer(nm_file_writer *writer, const nm_prepare *prepare, int split, int side,
                              const char *suffix, nm_error *err)
 {
-    char *path = nm_prepare_path(prepare, split, side, suffix);
-    nm_status status = nm_file_writer_open(writer, path, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_prepare_path(prepare, split, side, suffix);
+    return nm_file_writer_open(writer, path, err);
 }
 
 static nm_status job_open(split_job *self, nm_error *err)

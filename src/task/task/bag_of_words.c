@@ -168,10 +168,9 @@ typedef struct fit {
 
 static void predict(const fit *self, nm_split split, nm_task_score *score)
 {
-    int32_t *predicted = nm_allocate((self->x[split].n + 1) * sizeof *predicted);
+    NM_AUTO_FREE int32_t *predicted = nm_allocate((self->x[split].n + 1) * sizeof *predicted);
     nm_logistic_predict(&self->x[split], self->weights, self->classes, self->threads, predicted);
     nm_classification_count(self->parts, split, predicted, self->x[split].n, score);
-    free(predicted);
 }
 
 /* fixed: C, or 0 to choose it. Returns C. */

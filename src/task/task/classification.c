@@ -142,10 +142,8 @@ static nm_status classification_open_model(nm_task *task, const nm_safetensors *
         texts[i] = (nm_model_text){nm_safetensors_path(file), text_names[i], parts->texts[i]};
     NM_TRY(nm_model_text_vocab(&texts[NM_CLASS_TEXT_DICTIONARY], NULL, &parts->vocab, err));
     NM_TRY(parse_labels(parts, &texts[NM_CLASS_TEXT_LABELS], err));
-    char *name = nm_format("%s: %s", nm_safetensors_path(file), text_names[NM_CLASS_TEXT_CODES]);
-    nm_status status = nm_classification_open_coder(parts, task->config, name, err);
-    free(name);
-    return status;
+    NM_AUTO_FREE char *name = nm_format("%s: %s", nm_safetensors_path(file), text_names[NM_CLASS_TEXT_CODES]);
+    return nm_classification_open_coder(parts, task->config, name, err);
 }
 
 static void classification_save(const nm_task *task, nm_safetensors_writer *writer)
@@ -186,12 +184,11 @@ static char *unknown_labels_warning(const nm_classification_parts *parts)
     }
     if (!text)
         return NULL;
-    char *names = nm_classification_list(&parts->others);
+    NM_AUTO_FREE char *names = nm_classification_list(&parts->others);
     nm_format_append(&text,
                      " have labels that do not occur in the training data (%s); they count as errors in "
                      "scores, and are not part of losses",
                      names);
-    free(names);
     return text;
 }
 

@@ -240,8 +240,8 @@ static void sort_classes(nm_classification_parts *parts)
 {
     nm_counter sorted = {0};
     size_t n = parts->labels.n;
-    nm_count *items = nm_allocate((n + 1) * sizeof *items);
-    int32_t *class_of = nm_allocate((n + 1) * sizeof *class_of);
+    NM_AUTO_FREE nm_count *items = nm_allocate((n + 1) * sizeof *items);
+    NM_AUTO_FREE int32_t *class_of = nm_allocate((n + 1) * sizeof *class_of);
     memcpy(items, parts->labels.items, n * sizeof *items);
     qsort(items, n, sizeof *items, compare_names);
     for (size_t i = 0; i < n; i++) {
@@ -253,8 +253,6 @@ static void sort_classes(nm_classification_parts *parts)
             parts->sets[split].labels.data[i] = class_of[parts->sets[split].labels.data[i]];
     nm_counter_release(&parts->labels);
     parts->labels = sorted;
-    free(items);
-    free(class_of);
 }
 
 int32_t nm_classification_classes(const nm_classification_parts *parts)
@@ -293,10 +291,9 @@ char *nm_classification_list(const nm_counter *labels)
     enum { NAMED = 8 };
     char *list = nm_duplicate("");
     for (size_t i = 0; i < labels->n && i < NAMED; i++) {
-        char *name = nm_format("%.40s", labels->items[i].text);
+        NM_AUTO_FREE char *name = nm_format("%.40s", labels->items[i].text);
         nm_utf8_trim(name);
         nm_list_append(&list, name);
-        free(name);
     }
     if (labels->n > NAMED)
         nm_format_append(&list, " and %zu more", labels->n - NAMED);
@@ -308,14 +305,11 @@ nm_status nm_classification_check_known(const nm_counter *classes, const nm_coun
 {
     if (n_known || !others->n)
         return NM_OK;
-    char *found = nm_classification_list(others), *known = nm_classification_list(classes);
-    nm_status status = nm_fail(err, NM_MISMATCH,
-                               "%s: none of its labels occurs in the training data: it has %s, and the "
-                               "training data %s",
-                               at->path, found, known);
-    free(found);
-    free(known);
-    return status;
+    NM_AUTO_FREE char *found = nm_classification_list(others), *known = nm_classification_list(classes);
+    return nm_fail(err, NM_MISMATCH,
+                   "%s: none of its labels occurs in the training data: it has %s, and the "
+                   "training data %s",
+                   at->path, found, known);
 }
 
 static nm_status make_dictionary(reading *at, const char *kept_entries_of, nm_error *err)
@@ -346,7 +340,7 @@ static nm_status make_dictionary(reading *at, const char *kept_entries_of, nm_er
 static void assign_ids(reading *at)
 {
     const nm_vocab *vocab = at->parts->vocab;
-    int32_t *id_of = nm_allocate((at->words.n + 1) * sizeof *id_of);
+    NM_AUTO_FREE int32_t *id_of = nm_allocate((at->words.n + 1) * sizeof *id_of);
     for (size_t w = 0; w < at->words.n; w++)
         id_of[w] = nm_vocab_find(vocab, at->words.items[w].text, at->words.items[w].bytes);
     for (int split = 0; split < NM_CLASS_SPLITS; split++) {
@@ -356,7 +350,6 @@ static void assign_ids(reading *at)
                            : ids->data[i] == LAST ? vocab->eos
                                                   : id_of[ids->data[i]];
     }
-    free(id_of);
 }
 
 /* Adds the number of truncated training texts to the note. */
@@ -404,8 +397,8 @@ static void describe_missing_classes(nm_classification_parts *parts, nm_split sp
     enum { NAMED = 3 };
     const nm_labeled_set *set = &parts->sets[split];
     size_t classes = parts->labels.n, n = 0;
-    bool *found = nm_allocate((size_t)nm_classification_labels(parts) * sizeof *found);
-    char *names = NULL;
+    NM_AUTO_FREE bool *found = nm_allocate((size_t)nm_classification_labels(parts) * sizeof *found);
+    NM_AUTO_FREE char *names = NULL;
     for (size_t i = 0; i < set->n; i++)
         found[set->labels.data[i]] = true;
     for (size_t k = 0; k < classes; k++)
@@ -415,8 +408,6 @@ static void describe_missing_classes(nm_classification_parts *parts, nm_split sp
         nm_format_append(&parts->note, "%s%zu of %zu classes have no %s text: %s%s", parts->note ? "; " : "",
                          n, classes, split == NM_SPLIT_TRAIN ? "training" : "validation", names,
                          n > NAMED ? ", ..." : "");
-    free(names);
-    free(found);
 }
 
 static nm_status read_all(reading *at, const char *kept_entries_of, nm_error *err)

@@ -13,7 +13,7 @@ static int32_t entry_at(int64_t buckets, const int32_t *ids, size_t i)
 
 static void find_idf(const nm_labeled_set *train, int64_t buckets, size_t n, double *idf)
 {
-    size_t *texts = nm_allocate(n * sizeof *texts), *last = nm_allocate(n * sizeof *last);
+    NM_AUTO_FREE size_t *texts = nm_allocate(n * sizeof *texts), *last = nm_allocate(n * sizeof *last);
     for (size_t s = 0; s < train->n; s++)
         for (uint64_t i = 0, begin = train->offsets[s]; i < train->offsets[s + 1] - begin; i++) {
             int32_t entry = entry_at(buckets, train->ids.data + begin, i);
@@ -22,17 +22,14 @@ static void find_idf(const nm_labeled_set *train, int64_t buckets, size_t n, dou
         }
     for (size_t i = 0; i < n; i++)
         idf[i] = texts[i] ? 1 + log((1.0 + (double)train->n) / (1.0 + (double)texts[i])) : 0;
-    free(last);
-    free(texts);
 }
 
 static void init_weights(const nm_labeled_set *train, nm_backend *b, nm_tensor *weights, int64_t buckets)
 {
     size_t n = (size_t)weights->rows; /* the last one is no entry */
-    double *idf = nm_allocate(n * sizeof *idf);
+    NM_AUTO_FREE double *idf = nm_allocate(n * sizeof *idf);
     find_idf(train, buckets, n, idf);
     nm_backend_write(b, weights->data, idf, n);
-    free(idf);
 }
 
 nm_status nm_classification_init_params(nm_task *task, nm_model *model, nm_error *err)

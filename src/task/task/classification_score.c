@@ -65,7 +65,7 @@ static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, dou
 static nm_status run_all(finder *self, double *probabilities, nm_error *err)
 {
     const nm_corpus *texts = self->batching.source;
-    int64_t *examples = nm_allocate(((size_t)texts->n + 1) * sizeof *examples);
+    NM_AUTO_FREE int64_t *examples = nm_allocate(((size_t)texts->n + 1) * sizeof *examples);
     nm_status status = NM_OK;
     for (int64_t i = 0; i < texts->n; i++)
         examples[i] = i;
@@ -79,7 +79,6 @@ static nm_status run_all(finder *self, double *probabilities, nm_error *err)
         status = run_batch(self, examples + first, (int32_t)(next - first),
                            probabilities + (size_t)first * (size_t)self->classes, err);
     }
-    free(examples);
     return status;
 }
 
@@ -142,14 +141,12 @@ nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split
     if (examples && examples < texts.n)
         texts.n = examples;
     size_t n = (size_t)texts.n, classes = (size_t)nm_classification_classes(parts);
-    double *probabilities = nm_allocate((n * classes + 1) * sizeof *probabilities);
+    NM_AUTO_FREE double *probabilities = nm_allocate((n * classes + 1) * sizeof *probabilities);
     nm_status status = nm_classification_probabilities(task, model, &texts, probabilities, err);
-    int32_t *predicted = nm_allocate((n + 1) * sizeof *predicted);
+    NM_AUTO_FREE int32_t *predicted = nm_allocate((n + 1) * sizeof *predicted);
     for (size_t i = 0; i < n && status == NM_OK; i++)
         predicted[i] = most_probable(probabilities + i * classes, (int32_t)classes);
     if (status == NM_OK)
         nm_classification_count(parts, split, predicted, n, score);
-    free(predicted);
-    free(probabilities);
     return status;
 }

@@ -479,15 +479,13 @@ static nm_status image_score(nm_task *task, nm_model *model, nm_split split, int
     if (!n)
         return nm_fail(err, NM_USAGE, "there are no images to score: set data.%s",
                        split == NM_SPLIT_TEST ? "test" : "valid");
-    double *probabilities = nm_allocate(n * classes * sizeof *probabilities);
-    int32_t *predicted = nm_allocate(n * sizeof *predicted);
+    NM_AUTO_FREE double *probabilities = nm_allocate(n * classes * sizeof *probabilities);
+    NM_AUTO_FREE int32_t *predicted = nm_allocate(n * sizeof *predicted);
     nm_status status = nm_image_probabilities(task, model, set, n, probabilities, err);
     for (size_t i = 0; i < n && status == NM_OK; i++)
         predicted[i] = nm_image_best(probabilities + i * classes, classes);
     if (status == NM_OK)
         nm_image_count(parts, split, predicted, n, score);
-    free(predicted);
-    free(probabilities);
     return status;
 }
 

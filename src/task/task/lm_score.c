@@ -258,8 +258,8 @@ static void add_part(nm_lm_scored *out, block_part *block, const block_part *par
 static nm_status add_blocks(scorer *self, nm_comm *comm, nm_error *err)
 {
     char *all;
-    size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends),
-           *next = nm_allocate((size_t)comm->size * sizeof *next);
+    NM_AUTO_FREE size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends),
+                        *next = nm_allocate((size_t)comm->size * sizeof *next);
     nm_status status =
         nm_comm_gather_bytes(comm, self->parts, self->n_parts * sizeof *self->parts, &all, ends, err);
     const block_part *parts = (const block_part *)(const void *)all;
@@ -273,8 +273,6 @@ static nm_status add_blocks(scorer *self, nm_comm *comm, nm_error *err)
     }
     add_part(self->out, &block, &(block_part){.block = -1});
     free(all);
-    free(next);
-    free(ends);
     return status;
 }
 
@@ -282,7 +280,7 @@ static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
 {
     nm_comm alone = {.type = &nm_comm_none, .size = 1}, *comm = self->how->comm ? self->how->comm : &alone;
     int64_t longest = nm_lm_config_of(self->model)->context;
-    window *windows = NULL;
+    NM_AUTO_FREE window *windows = NULL;
     size_t capacity = 0;
     nm_status status = NM_OK;
     for (bool more = true; more && status == NM_OK;) {
@@ -299,7 +297,6 @@ static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
             status = score_batch(self, windows, count, err);
         self->batch += count > 0;
     }
-    free(windows);
     NM_THEN(status, add_blocks(self, comm, err));
     free(self->parts);
     return status;

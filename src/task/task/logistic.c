@@ -52,7 +52,7 @@ enum { NOT_SHARED = -1 };
 static size_t index_shared_columns(const nm_sparse *x, int32_t *index, double *diagonal)
 {
     enum { NO_ROW = -1, SEVERAL = -2 };
-    double *sums = nm_allocate((x->n_columns + 1) * sizeof *sums);
+    NM_AUTO_FREE double *sums = nm_allocate((x->n_columns + 1) * sizeof *sums);
     int32_t n = 0, *row_of = index; /* the only row of each column, until its index is known */
     for (size_t column = 0; column < x->n_columns; column++)
         row_of[column] = NO_ROW;
@@ -67,14 +67,13 @@ static size_t index_shared_columns(const nm_sparse *x, int32_t *index, double *d
             diagonal[row_of[column]] += sums[column] * sums[column];
         index[column] = row_of[column] == SEVERAL ? n++ : NOT_SHARED;
     }
-    free(sums);
     return (size_t)n;
 }
 
 static shared_columns find_shared_columns(const nm_sparse *x)
 {
     size_t entries = x->starts[x->n] + 1;
-    int32_t *index = nm_allocate((x->n_columns + 1) * sizeof *index);
+    NM_AUTO_FREE int32_t *index = nm_allocate((x->n_columns + 1) * sizeof *index);
     shared_columns out = {.diagonal = nm_allocate((x->n + 1) * sizeof *out.diagonal)};
     out.x = (nm_sparse){.n = x->n,
                         .n_columns = index_shared_columns(x, index, out.diagonal),
@@ -91,7 +90,6 @@ static shared_columns find_shared_columns(const nm_sparse *x)
         out.x.starts[row + 1] = end;
     }
     out.transposed = transpose(&out.x);
-    free(index);
     return out;
 }
 
@@ -380,7 +378,7 @@ void nm_logistic_predict(const nm_sparse *x, const double *weights, int32_t clas
                          int32_t *predicted)
 {
     size_t n_classes = (size_t)classes;
-    double *scores = nm_allocate((x->n * n_classes + 1) * sizeof *scores);
+    NM_AUTO_FREE double *scores = nm_allocate((x->n * n_classes + 1) * sizeof *scores);
     scores_of(x, weights, weights + x->n_columns * n_classes, n_classes, threads, scores);
     for (size_t row = 0; row < x->n; row++) {
         size_t best = 0;
@@ -388,18 +386,16 @@ void nm_logistic_predict(const nm_sparse *x, const double *weights, int32_t clas
             best = scores[row * n_classes + k] > scores[row * n_classes + best] ? k : best;
         predicted[row] = (int32_t)best;
     }
-    free(scores);
 }
 
 static size_t count_correct(const nm_sparse *x, const int32_t *labels, const double *weights, int32_t classes,
                             int threads)
 {
-    int32_t *predicted = nm_allocate((x->n + 1) * sizeof *predicted);
+    NM_AUTO_FREE int32_t *predicted = nm_allocate((x->n + 1) * sizeof *predicted);
     nm_logistic_predict(x, weights, classes, threads, predicted);
     size_t correct = 0;
     for (size_t row = 0; row < x->n; row++)
         correct += predicted[row] == labels[row];
-    free(predicted);
     return correct;
 }
 

@@ -23,11 +23,10 @@ static nm_status majority_run(const nm_task *task, const nm_baseline_config *con
         size_t n = parts->sets[split].n;
         if (!n)
             continue;
-        int32_t *predicted = nm_allocate(n * sizeof *predicted);
+        NM_AUTO_FREE int32_t *predicted = nm_allocate(n * sizeof *predicted);
         for (size_t i = 0; i < n; i++)
             predicted[i] = best;
         nm_classification_count(parts, split, predicted, n, &result->scores[split]);
-        free(predicted);
     }
     result->settings = nm_format("always %s", nm_classification_name(parts, best));
     return NM_OK;

@@ -65,10 +65,8 @@ static nm_status parse_dictionary(const nm_model_text *dictionary, nm_vocab_orde
                                   nm_error *err)
 {
     NM_TRY(must_be_there(dictionary, err));
-    char *name = full_name(dictionary);
-    nm_status status = nm_vocab_parse(dictionary->text, strlen(dictionary->text), name, order, vocab, err);
-    free(name);
-    return status;
+    NM_AUTO_FREE char *name = full_name(dictionary);
+    return nm_vocab_parse(dictionary->text, strlen(dictionary->text), name, order, vocab, err);
 }
 
 nm_status nm_model_text_vocab(const nm_model_text *dictionary, const nm_model_text *settings,
@@ -77,7 +75,7 @@ nm_status nm_model_text_vocab(const nm_model_text *dictionary, const nm_model_te
     if (!settings)
         return parse_dictionary(dictionary, NM_VOCAB_FAIRSEQ, vocab, err);
     NM_TRY(must_be_there(settings, err));
-    char *name = full_name(settings);
+    NM_AUTO_FREE char *name = full_name(settings);
     nm_options *options = nm_options_create();
     const nm_prepare_config *config =
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
@@ -85,7 +83,6 @@ nm_status nm_model_text_vocab(const nm_model_text *dictionary, const nm_model_te
     NM_THEN(status, parse_dictionary(dictionary, config->special_ids, vocab, err));
     NM_THEN(status, nm_vocab_omit(*vocab, config->omit_symbols, err));
     nm_options_free(options);
-    free(name);
     return status;
 }
 
@@ -93,11 +90,10 @@ nm_status nm_model_text_check_codes(const nm_model_text *codes, nm_error *err)
 {
     if (!codes->text)
         return NM_OK;
-    char *name = full_name(codes);
+    NM_AUTO_FREE char *name = full_name(codes);
     nm_bpe *bpe;
     nm_status status = nm_bpe_parse(codes->text, strlen(codes->text), name, &bpe, err);
     nm_bpe_free(bpe);
-    free(name);
     return status;
 }
 

@@ -29,7 +29,8 @@ typedef struct sentence_index {
 
 static void count_sentences(sentence_index *self)
 {
-    int32_t *last = nm_allocate(self->vocab_size * sizeof *last); /* 1 + last sentence that contains the id */
+    NM_AUTO_FREE int32_t *last =
+        nm_allocate(self->vocab_size * sizeof *last); /* 1 + last sentence that contains the id */
     for (int64_t s = 0; s < self->source->n; s++)
         for (uint64_t i = self->source->offsets[s]; i < self->source->offsets[s + 1]; i++) {
             int32_t id = self->source->ids[i];
@@ -38,7 +39,6 @@ static void count_sentences(sentence_index *self)
         }
     for (size_t id = 0; id < self->vocab_size; id++)
         self->starts[id + 1] += self->starts[id];
-    free(last);
 }
 
 static void build(sentence_index *self)
@@ -50,7 +50,7 @@ static void build(sentence_index *self)
     self->postings = nm_allocate((self->starts[self->vocab_size] + 1) * sizeof *self->postings);
     self->penalties = nm_allocate(n * sizeof *self->penalties);
     self->scores = nm_allocate(n * sizeof *self->scores);
-    uint64_t *next = nm_allocate((self->vocab_size + 1) * sizeof *next);
+    NM_AUTO_FREE uint64_t *next = nm_allocate((self->vocab_size + 1) * sizeof *next);
     memcpy(next, self->starts, self->vocab_size * sizeof *next);
     double mean = (double)self->source->offsets[n] / (double)n;
     for (int64_t s = 0; s < self->source->n; s++) {
@@ -64,7 +64,6 @@ static void build(sentence_index *self)
                 self->postings[next[id]++] = (posting){(int32_t)s, 1};
         }
     }
-    free(next);
 }
 
 static void release(sentence_index *self)
@@ -120,11 +119,10 @@ static nm_status nearest_run(const nm_task *task, const nm_baseline_config *conf
         const nm_corpus *corpus = &parts->sides[split][0];
         if (!corpus->n)
             continue;
-        nm_id_list *found = nm_allocate((size_t)corpus->n * sizeof *found);
+        NM_AUTO_FREE nm_id_list *found = nm_allocate((size_t)corpus->n * sizeof *found);
         for (int64_t s = 0; s < corpus->n; s++)
             found[s] = translate(&self, corpus->ids + corpus->offsets[s], nm_corpus_length(corpus, s));
         status = nm_translation_count(task, split, found, (size_t)corpus->n, &result->scores[split], err);
-        free(found);
     }
     release(&self);
     return status;

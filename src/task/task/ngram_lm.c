@@ -22,7 +22,7 @@ static nm_status score_split(const nm_task *task, const nm_kneser_ney *model, nm
     nm_lm_scored scored = {0};
     NM_TRY(nm_lm_segments_make(&segments, corpus->ids, n, config->eval_streams, (int32_t)lm->context,
                                incomplete, parts->vocab->eos, err));
-    double *nll = nm_allocate((size_t)n * sizeof *nll);
+    NM_AUTO_FREE double *nll = nm_allocate((size_t)n * sizeof *nll);
     nm_kneser_ney_score(model, corpus->ids, n, nll);
     for (int64_t s = 0; s < segments.streams * segments.per_stream; s++) {
         int32_t length;
@@ -35,7 +35,6 @@ static nm_status score_split(const nm_task *task, const nm_kneser_ney *model, nm
             nm_lm_scored_add(&scored, sum, end - at);
         }
     }
-    free(nll);
     nm_lm_scored_fill(&scored, score);
     snprintf(score->signature, sizeof score->signature, "perplexity|order:%d|tokens:%lld|left out:%lld",
              nm_kneser_ney_order(model), (long long)scored.tokens, (long long)(n - scored.tokens));

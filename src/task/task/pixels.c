@@ -30,13 +30,12 @@ static void score_splits(const nm_image_parts *parts,
         float features[FEATURES];
         if (!set->n)
             continue;
-        int32_t *predicted = nm_allocate(set->n * sizeof *predicted);
+        NM_AUTO_FREE int32_t *predicted = nm_allocate(set->n * sizeof *predicted);
         for (size_t i = 0; i < set->n; i++) {
             features_of(set, i, features);
             predicted[i] = predict(context, features);
         }
         nm_image_count(parts, split, predicted, set->n, &result->scores[split]);
-        free(predicted);
     }
 }
 
@@ -68,7 +67,7 @@ static nm_status class_mean_run(const nm_task *task, const nm_baseline_config *c
     const nm_image_parts *parts = task->parts;
     const nm_image_set *train = &parts->sets[NM_SPLIT_TRAIN];
     class_means self = {parts->classes.n, nm_allocate(parts->classes.n * FEATURES * sizeof *self.means)};
-    size_t *counts = nm_allocate(self.n * sizeof *counts);
+    NM_AUTO_FREE size_t *counts = nm_allocate(self.n * sizeof *counts);
     float features[FEATURES];
     (void)config;
     (void)err;
@@ -82,7 +81,6 @@ static nm_status class_mean_run(const nm_task *task, const nm_baseline_config *c
     for (size_t i = 0; i < self.n * FEATURES; i++)
         self.means[i] = counts[i / FEATURES] ? self.means[i] / (double)counts[i / FEATURES] : INFINITY;
     score_splits(parts, nearest_mean, &self, result);
-    free(counts);
     free(self.means);
     return NM_OK;
 }

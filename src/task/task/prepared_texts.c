@@ -32,25 +32,19 @@ static nm_status read_text(const source *from, const char *name, char **text, nm
         *text = nm_duplicate(nm_safetensors_metadata(from->file, name));
         return NM_OK;
     }
-    char *path = nm_path_join(from->folder, name);
-    nm_status status = nm_model_text_read_optional(path, text, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(from->folder, name);
+    return nm_model_text_read_optional(path, text, err);
 }
 
 static nm_status read_side(nm_prepared_texts *self, const source *from, int side, nm_error *err)
 {
-    char *dictionary = text_name(self, "dict", side), *subwords = text_name(self, "units", side),
-         *spm = spm_name(self, side), *path = from->file ? NULL : nm_path_join(from->folder, spm);
-    nm_status status = read_text(from, dictionary, &self->dictionaries[side], err);
-    NM_THEN(status, read_text(from, subwords, &self->subwords[side], err));
-    NM_THEN(status, from->file ? nm_model_spm_load(&self->spm[side], spm, from->file, err)
-                               : nm_model_spm_read_optional(&self->spm[side], path, err));
-    free(dictionary);
-    free(subwords);
-    free(spm);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *dictionary = text_name(self, "dict", side), *subwords = text_name(self, "units", side),
+                      *spm = spm_name(self, side),
+                      *path = from->file ? NULL : nm_path_join(from->folder, spm);
+    NM_TRY(read_text(from, dictionary, &self->dictionaries[side], err));
+    NM_TRY(read_text(from, subwords, &self->subwords[side], err));
+    return from->file ? nm_model_spm_load(&self->spm[side], spm, from->file, err)
+                      : nm_model_spm_read_optional(&self->spm[side], path, err);
 }
 
 static nm_status read_all(nm_prepared_texts *self, const source *from, nm_error *err)
@@ -66,10 +60,9 @@ static nm_status read_all(nm_prepared_texts *self, const source *from, nm_error 
 
 static nm_status read_model(nm_prepared_texts *self, const char *path, nm_error *err)
 {
-    char *file_path = nm_model_path(path);
+    NM_AUTO_FREE char *file_path = nm_model_path(path);
     nm_safetensors *file;
     nm_status status = nm_safetensors_open(&file, file_path, err);
-    free(file_path);
     NM_TRY(status);
     status = read_all(self, &(source){.file = file}, err);
     nm_safetensors_close(file);

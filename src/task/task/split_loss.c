@@ -37,7 +37,7 @@ static nm_status add_batches(evaluation *self, const nm_batches *batches, nm_spl
 {
     nm_comm alone = {.type = &nm_comm_none, .size = 1}, *comm = self->task->comm ? self->task->comm : &alone;
     size_t each = ((size_t)batches->n + (size_t)comm->size - 1) / (size_t)comm->size;
-    batch_loss *losses = nm_allocate(((size_t)comm->size * each + 1) * sizeof *losses);
+    NM_AUTO_FREE batch_loss *losses = nm_allocate(((size_t)comm->size * each + 1) * sizeof *losses);
     nm_status status = NM_OK;
     for (int64_t i = comm->rank; i < batches->n && status == NM_OK; i += comm->size)
         status = measure_batch(self, batches, i,
@@ -50,7 +50,6 @@ static nm_status add_batches(evaluation *self, const nm_batches *batches, nm_spl
         total->targets += loss->targets;
         total->masked += loss->masked;
     }
-    free(losses);
     return status;
 }
 

@@ -23,7 +23,7 @@ char *nm_split_overlap_warning(const nm_corpus corpora[3], const char *unit)
     enum { TRAIN, WARN_PERCENT = 10 };
     const nm_corpus *train = &corpora[TRAIN];
     char *warning = NULL;
-    uint64_t *hashes = nm_allocate(((size_t)train->n + 1) * sizeof *hashes);
+    NM_AUTO_FREE uint64_t *hashes = nm_allocate(((size_t)train->n + 1) * sizeof *hashes);
     for (int64_t i = 0; i < train->n; i++)
         hashes[i] = hash_of(train, i);
     qsort(hashes, (size_t)train->n, sizeof *hashes, compare_hashes);
@@ -39,7 +39,6 @@ char *nm_split_overlap_warning(const nm_corpus corpora[3], const char *unit)
                 "the model performs on new %s",
                 (long long)repeated, (long long)n, unit, split == 1 ? "validation" : "test", unit, unit);
     }
-    free(hashes);
     return warning;
 }
 

@@ -185,7 +185,7 @@ static nm_status init_from_vectors(nm_model *model, nm_tensor *table, const nm_c
         return nm_fail(err, NM_MISMATCH, "%s: vectors have dimension %d, but %s is %d", path, vectors->width,
                        option, table ? table->cols : 0);
     size_t width = (size_t)table->cols, unit = nm_dtype_bytes(b->dtype);
-    void *row = nm_allocate(width * unit);
+    NM_AUTO_FREE void *row = nm_allocate(width * unit);
     nm_word_vectors_unit(vectors);
     for (size_t i = 0; i < vocabulary->n; i++) {
         const float *vector = nm_word_vectors_find(vectors, vocabulary->items[i].text);
@@ -194,7 +194,6 @@ static nm_status init_from_vectors(nm_model *model, nm_tensor *table, const nm_c
         if (vector)
             nm_backend_upload(b, (char *)table->data + (i + 1) * width * unit, row, width * unit);
     }
-    free(row);
     nm_word_vectors_release(vectors);
     return NM_OK;
 }

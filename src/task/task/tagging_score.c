@@ -47,7 +47,7 @@ static nm_status run_pieces(predictor *p, nm_error *err)
     if (nm_tape_exhausted(&p->tape))
         return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch.tokens);
     size_t tags = (size_t)p->chain.tags;
-    double *scores = nm_allocate((size_t)batch.tokens * tags * sizeof *scores);
+    NM_AUTO_FREE double *scores = nm_allocate((size_t)batch.tokens * tags * sizeof *scores);
     nm_backend_read(p->model->backend, scores, emissions->data, (size_t)batch.tokens * tags);
     bool finite = true;
     for (size_t i = 0; i < (size_t)batch.tokens * tags; i++)
@@ -57,7 +57,6 @@ static nm_status run_pieces(predictor *p, nm_error *err)
         nm_viterbi(&p->chain, scores + (size_t)batch.source.offsets[i] * tags, piece->n,
                    p->tags + p->corpus->offsets[piece->sentence] + piece->first);
     }
-    free(scores);
     p->n = 0;
     p->tokens = 0;
     NM_TRY(nm_backend_check(p->model->backend, err));
@@ -123,7 +122,7 @@ static void write_spans(const nm_tagging_parts *parts, const nm_tag_corpus *corp
         write_classes(parts, corpus, s, tags, out);
         return;
     }
-    nm_span *spans = nm_allocate(((size_t)n + 1) * sizeof *spans);
+    NM_AUTO_FREE nm_span *spans = nm_allocate(((size_t)n + 1) * sizeof *spans);
     int32_t found = nm_tag_spans(tags, n, spans), next = 0;
     for (int32_t i = 0; i < n; i++) {
         bool first = next < found && spans[next].first == i;
@@ -133,7 +132,6 @@ static void write_spans(const nm_tagging_parts *parts, const nm_tag_corpus *corp
             fprintf(out, "]%s", spans[next++].label);
     }
     fputc('\n', out);
-    free(spans);
 }
 
 static void name_tags(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t s,

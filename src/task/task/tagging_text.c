@@ -326,13 +326,12 @@ static const char *const file_scheme_key = "file_scheme";
 /* Adds the items with at least this count to `kept`, in descending order of count. */
 static void keep_frequent(const nm_counter *counted, int64_t least, nm_counter *kept)
 {
-    uint32_t *order = nm_counter_sort(counted, NM_COUNT_THEN_BYTES);
+    NM_AUTO_FREE uint32_t *order = nm_counter_sort(counted, NM_COUNT_THEN_BYTES);
     for (size_t i = 0; i < counted->n; i++) {
         const nm_count *item = &counted->items[order[i]];
         if (item->count >= least)
             nm_counter_add(kept, item->text, item->bytes, item->count);
     }
-    free(order);
 }
 
 /* Counts the words of a split and, unless NULL, its characters and bigrams. */
@@ -459,9 +458,8 @@ static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
     for (size_t i = 0; i < n; i++)
         for (const char *mark = nm_tag_marks(parts->scheme);
              *mark && (!i || strcmp(labels[i - 1], labels[i])); mark++) {
-            char *tag = nm_format("%c%s%s", *mark, *labels[i] ? "-" : "", labels[i]);
+            NM_AUTO_FREE char *tag = nm_format("%c%s%s", *mark, *labels[i] ? "-" : "", labels[i]);
             add_tag(parts, tag);
-            free(tag);
         }
     free(labels);
 }
@@ -567,9 +565,8 @@ void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer)
     const nm_tagging_parts *parts = task->parts;
     const nm_counter *const counters[] = {&parts->words, &parts->chars, &parts->bigrams};
     for (int i = 0; i < 3; i++) {
-        char *names = nm_model_text_of_names(counters[i]);
+        NM_AUTO_FREE char *names = nm_model_text_of_names(counters[i]);
         nm_safetensors_add_metadata(writer, text_names[i], names);
-        free(names);
     }
     nm_safetensors_add_metadata(writer, file_scheme_key, nm_tag_scheme_name(parts->file_scheme));
     nm_buffer text = {0};

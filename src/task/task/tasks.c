@@ -18,12 +18,10 @@ const nm_task_type *nm_task_type_find(const char *name)
 
 static nm_status unknown_task(const char *name, nm_error *err)
 {
-    char *known = NULL;
+    NM_AUTO_FREE char *known = NULL;
     for (const nm_task_type *const *type = nm_task_types; *type; type++)
         nm_list_append(&known, (*type)->name);
-    nm_status status = nm_fail(err, NM_USAGE, "run.task = %.100s: no such task; available: %s", name, known);
-    free(known);
-    return status;
+    return nm_fail(err, NM_USAGE, "run.task = %.100s: no such task; available: %s", name, known);
 }
 
 nm_status nm_task_type_choose(const char *name, const nm_task_type **type, nm_error *err)

@@ -114,11 +114,10 @@ static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
 static nm_status read_words(nm_task *task, nm_split split, int target, nm_error *err)
 {
     nm_translation_parts *parts = task->parts;
-    char *path = nm_translation_words_path(task, split, target);
+    NM_AUTO_FREE char *path = nm_translation_words_path(task, split, target);
     nm_status status = NM_OK;
     if (parts->sides[split][target].n && nm_file_may_exist(path))
         status = nm_translation_read_words(&parts->words[split][target], path, err);
-    free(path);
     return status;
 }
 

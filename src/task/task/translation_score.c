@@ -91,9 +91,8 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
     score->counts = (nm_counts){(const int64_t *)each, n, NM_BLEU_COUNTS};
     score->of_counts = nm_bleu_of_counts;
     score->context = scored;
-    char *signature = nm_bleu_signature(&config, 1);
+    NM_AUTO_FREE char *signature = nm_bleu_signature(&config, 1);
     snprintf(score->signature, sizeof score->signature, "%s", signature);
-    free(signature);
     nm_bleu_free(bleu);
     nm_buffer_release(&units);
     nm_buffer_release(&words);
@@ -118,7 +117,7 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
 {
     const nm_translation_parts *parts = task->parts;
     const nm_corpus *corpus = &parts->sides[split][0];
-    nm_id_list *inputs = nm_allocate((n + 1) * sizeof *inputs);
+    NM_AUTO_FREE nm_id_list *inputs = nm_allocate((n + 1) * sizeof *inputs);
     for (size_t i = 0; i < n; i++)
         inputs[i] = (nm_id_list){corpus->ids + corpus->offsets[first + i],
                                  (int32_t)nm_corpus_length(corpus, (int64_t)(first + i))};
@@ -133,7 +132,6 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
         status = nm_decode(decoder, inputs, n, found, err);
         nm_decoder_free(decoder);
     }
-    free(inputs);
     return status;
 }
 
@@ -145,12 +143,11 @@ nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_
     *score = (nm_task_score){0};
     nm_status status = NM_OK;
     for (int target = 1; target >= 0 && status == NM_OK; target--) {
-        char *path = nm_translation_words_path(task, split, target);
+        NM_AUTO_FREE char *path = nm_translation_words_path(task, split, target);
         if (!sides[target].n) /* there was no such file */
             status = nm_translation_read_words(&sides[target], path, err);
         if (status == NM_OK && sides[target].n < n)
             status = nm_fail(err, NM_MISMATCH, "%s: %zu lines for %zu sequences", path, sides[target].n, n);
-        free(path);
     }
     if (status == NM_OK)
         count_all(parts, found, n, &sides[0], &sides[1], score);
@@ -165,7 +162,7 @@ static nm_status gather_best(nm_comm *comm, const nm_translation *found, size_t 
     size_t length = 0, k = 0, *ends = nm_allocate((size_t)comm->size * sizeof *ends);
     for (size_t i = 0; i < n; i++)
         length += 1 + (found[i].n ? (size_t)found[i].list[0].n : 0);
-    int32_t *own = nm_allocate((length + 1) * sizeof *own);
+    NM_AUTO_FREE int32_t *own = nm_allocate((length + 1) * sizeof *own);
     for (size_t i = 0; i < n; i++) {
         int32_t ids = found[i].n ? found[i].list[0].n : 0;
         own[k++] = ids;
@@ -178,7 +175,6 @@ static nm_status gather_best(nm_comm *comm, const nm_translation *found, size_t 
     const int32_t *end = status == NM_OK ? at + ends[comm->size - 1] / sizeof *at : at;
     for (size_t i = 0; at < end; at += 1 + *at)
         best[i++] = (nm_id_list){at + 1, *at};
-    free(own);
     free(ends);
     return status;
 }
@@ -194,17 +190,14 @@ nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, i
     nm_comm alone = {.type = &nm_comm_none, .size = 1}, *comm = task->comm ? task->comm : &alone;
     const nm_shard_range own = nm_shard_range_of((int64_t)n, comm);
     size_t first = (size_t)own.first, n_own = (size_t)(own.last - own.first);
-    nm_translation *found = nm_allocate((n_own + 1) * sizeof *found);
-    nm_id_list *best = nm_allocate((n + 1) * sizeof *best);
-    char *memory = NULL;
+    NM_AUTO_FREE nm_translation *found = nm_allocate((n_own + 1) * sizeof *found);
+    NM_AUTO_FREE nm_id_list *best = nm_allocate((n + 1) * sizeof *best);
+    NM_AUTO_FREE char *memory = NULL;
     nm_status status = translate_split(task, model, split, first, n_own, found, err);
     status = nm_comm_share_interruption(comm, status, err);
     NM_THEN(status, gather_best(comm, found, n_own, best, &memory, err));
     NM_THEN(status, nm_translation_count(task, split, best, n, score, err));
     for (size_t i = 0; i < n_own; i++)
         nm_translation_release(&found[i]);
-    free(memory);
-    free(best);
-    free(found);
     return status;
 }

@@ -36,10 +36,10 @@ static nm_status use_structure(nm_options *options, const nm_options *model, con
     nm_status status = NM_OK;
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(options, i)) != NULL; i++) {
         bool rate = is_rate(path);
-        char *value = rate || is_of_model(path, model, task) ? nm_options_get(model, path) : NULL;
+        NM_AUTO_FREE char *value =
+            rate || is_of_model(path, model, task) ? nm_options_get(model, path) : NULL;
         if (value)
             status = nm_options_set(options, path, value, rate ? NM_ORIGIN_PRESET : NM_ORIGIN_TUNE, err);
-        free(value);
         free(path);
     }
     return status;
@@ -51,13 +51,10 @@ static nm_status scale_rate(nm_options *options, const nm_options *model, nm_err
     const nm_run_options *run = nm_options_find(options, "run");
     if (!run->tune_width || nm_options_origin(options, "schedule.lr") != NM_ORIGIN_TUNE)
         return NM_OK;
-    char *rate = nm_options_get(options, "schedule.lr"), *width = nm_options_get(model, "model.width");
-    char *scaled = nm_format("%.6g", atof(rate) * (double)run->tune_width / atof(width));
-    nm_status status = nm_options_set(options, "schedule.lr", scaled, NM_ORIGIN_TUNE, err);
-    free(scaled);
-    free(width);
-    free(rate);
-    return status;
+    NM_AUTO_FREE char *rate = nm_options_get(options, "schedule.lr"),
+                      *width = nm_options_get(model, "model.width");
+    NM_AUTO_FREE char *scaled = nm_format("%.6g", atof(rate) * (double)run->tune_width / atof(width));
+    return nm_options_set(options, "schedule.lr", scaled, NM_ORIGIN_TUNE, err);
 }
 
 static nm_status use_section(nm_options *options, const nm_options *model, const nm_recipe_source *recipe,

@@ -116,7 +116,7 @@ static void estimate_chain(const nm_tagging_parts *parts, nm_chain *chain, doubl
     const nm_tag_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
     size_t tags = (size_t)parts->n_tags;
     double tokens = (double)tags, sentences = (double)tags;
-    double *totals = nm_allocate(tags * sizeof *totals);
+    NM_AUTO_FREE double *totals = nm_allocate(tags * sizeof *totals);
     for (int64_t s = 0; s < train->forms.n; s++) {
         uint64_t first = train->offsets[s], end = train->offsets[s + 1];
         for (uint64_t i = first; i < end; i++) {
@@ -141,7 +141,6 @@ static void estimate_chain(const nm_tagging_parts *parts, nm_chain *chain, doubl
         chain->start[from] = log((chain->start[from] + 1) / sentences);
         prior[from] = log((prior[from] + 1) / tokens);
     }
-    free(totals);
 }
 
 static void tag_split(lexicon *self, const nm_chain *chain, const double *prior, nm_split split,
@@ -149,8 +148,8 @@ static void tag_split(lexicon *self, const nm_chain *chain, const double *prior,
 {
     const nm_tag_corpus *corpus = &self->parts->splits[split];
     size_t tags = (size_t)self->parts->n_tags, capacity = 0;
-    int32_t *path = nm_allocate((corpus->offsets[corpus->forms.n] + 1) * sizeof *path);
-    double *emissions = NULL;
+    NM_AUTO_FREE int32_t *path = nm_allocate((corpus->offsets[corpus->forms.n] + 1) * sizeof *path);
+    NM_AUTO_FREE double *emissions = NULL;
     for (int64_t s = 0; s < corpus->forms.n; s++) {
         size_t first = corpus->offsets[s], n = corpus->offsets[s + 1] - first;
         NM_RESERVE(emissions, n * tags, capacity);
@@ -163,8 +162,6 @@ static void tag_split(lexicon *self, const nm_chain *chain, const double *prior,
             nm_viterbi(chain, emissions, (int32_t)n, path + first);
     }
     nm_tagging_count(self->parts, corpus, corpus->forms.n, path, score);
-    free(emissions);
-    free(path);
 }
 
 static nm_status run(const nm_task *task, bool with_transitions, nm_baseline_result *result)
@@ -172,7 +169,7 @@ static nm_status run(const nm_task *task, bool with_transitions, nm_baseline_res
     const nm_tagging_parts *parts = task->parts;
     lexicon self = {.parts = parts};
     nm_chain chain;
-    double *prior = nm_allocate((size_t)parts->n_tags * sizeof *prior);
+    NM_AUTO_FREE double *prior = nm_allocate((size_t)parts->n_tags * sizeof *prior);
     nm_chain_init(&chain, parts->n_tags);
     if (with_transitions)
         estimate_chain(parts, &chain, prior);
@@ -187,7 +184,6 @@ static nm_status run(const nm_task *task, bool with_transitions, nm_baseline_res
     nm_buffer_release(&self.key);
     free(self.counts);
     free(self.form_counts);
-    free(prior);
     return NM_OK;
 }
 

@@ -238,13 +238,11 @@ char *nm_bleu_signature(const nm_bleu_config *config, int n_references)
 static char *sacre_line(const nm_bleu_config *config, const nm_bleu_score *score, int n_references)
 {
     const double *p = score->precisions;
-    char *signature = nm_bleu_signature(config, n_references);
-    char *line = nm_format("BLEU|%s = %.1f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %" PRId64
-                           " ref_len = %" PRId64 ")",
-                           signature, score->bleu, p[0], p[1], p[2], p[3], score->brevity_penalty,
-                           score->ratio, score->hyp_len, score->ref_len);
-    free(signature);
-    return line;
+    NM_AUTO_FREE char *signature = nm_bleu_signature(config, n_references);
+    return nm_format("BLEU|%s = %.1f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %" PRId64
+                     " ref_len = %" PRId64 ")",
+                     signature, score->bleu, p[0], p[1], p[2], p[3], score->brevity_penalty, score->ratio,
+                     score->hyp_len, score->ref_len);
 }
 
 char *nm_bleu_line(const nm_bleu_config *config, const nm_bleu_score *score, int n_references)

@@ -276,11 +276,10 @@ static void append_composed(const char *text, size_t bytes, nm_buffer *out)
     const utf8proc_uint8_t *from = (const utf8proc_uint8_t *)text;
     utf8proc_ssize_t n = utf8proc_decompose(from, (utf8proc_ssize_t)bytes, NULL, 0, options);
     NM_ASSERT(n >= 0);
-    utf8proc_int32_t *points = nm_allocate(((size_t)n + 1) * sizeof *points);
+    NM_AUTO_FREE utf8proc_int32_t *points = nm_allocate(((size_t)n + 1) * sizeof *points);
     utf8proc_decompose(from, (utf8proc_ssize_t)bytes, points, n, options);
     utf8proc_ssize_t length = utf8proc_reencode(points, n, options); /* in place */
     nm_buffer_append(out, (const char *)points, (size_t)length);
-    free(points);
 }
 
 static void byte_level_tokenize(void *state, const char *line, size_t bytes, nm_buffer *out)

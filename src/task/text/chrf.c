@@ -180,9 +180,6 @@ static char *name_of(const nm_chrf_config *config)
 
 char *nm_chrf_line(const nm_chrf_config *config, double score, int n_references)
 {
-    char *signature = nm_chrf_signature(config, n_references), *name = name_of(config);
-    char *line = nm_format("%s|%s = %.1f", name, signature, score);
-    free(signature);
-    free(name);
-    return line;
+    NM_AUTO_FREE char *signature = nm_chrf_signature(config, n_references), *name = name_of(config);
+    return nm_format("%s|%s = %.1f", name, signature, score);
 }

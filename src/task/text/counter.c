@@ -161,7 +161,7 @@ static int compare_bytes(const void *left, const void *right)
 
 uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order)
 {
-    sort_key *keys = nm_allocate(counter->n * sizeof *keys);
+    NM_AUTO_FREE sort_key *keys = nm_allocate(counter->n * sizeof *keys);
     for (size_t i = 0; i < counter->n; i++)
         keys[i] = (sort_key){&counter->items[i], (uint32_t)i};
     if (counter->n)
@@ -169,7 +169,6 @@ uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order)
     uint32_t *numbers = nm_allocate(counter->n * sizeof *numbers);
     for (size_t i = 0; i < counter->n; i++)
         numbers[i] = keys[i].number;
-    free(keys);
     return numbers;
 }
 

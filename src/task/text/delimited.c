@@ -45,10 +45,9 @@ char *nm_delimited_summary(const nm_delimited *table)
     nm_buffer list = {0};
     nm_buffer_clear(&list);
     for (size_t i = 0, bytes; i < table->n_fields && list.bytes < 200; i++) {
-        char *name = nm_format("%s%.40s", i ? ", " : "", nm_delimited_field(table, i, &bytes));
+        NM_AUTO_FREE char *name = nm_format("%s%.40s", i ? ", " : "", nm_delimited_field(table, i, &bytes));
         nm_utf8_trim(name);
         nm_buffer_append(&list, name, strlen(name));
-        free(name);
     }
     return list.data;
 }

@@ -145,12 +145,11 @@ static nm_status open_spm(const nm_metric_tokenizer_config *config, void **state
 {
     if (!config->spm_model || !*config->spm_model)
         return nm_fail(err, NM_USAGE, "the tokenizer spm needs a SentencePiece model (--spm-model FILE)");
-    char *bytes = NULL;
+    NM_AUTO_FREE char *bytes = NULL;
     size_t n_bytes = 0;
     nm_spm *spm = NULL;
     nm_status status = nm_file_read(config->spm_model, &bytes, &n_bytes, err);
     NM_THEN(status, nm_spm_parse(bytes, n_bytes, config->spm_model, &spm, err));
-    free(bytes);
     NM_TRY(status);
     spm_state *self = nm_allocate(sizeof *self);
     *self = (spm_state){spm, nm_spm_coder_create(spm)};

@@ -203,7 +203,8 @@ nm_status nm_moses_prefixes_read(const char *path, const char *language, char **
 {
     struct stat info;
     bool folder = !stat(path, &info) && S_ISDIR(info.st_mode);
-    char *file = folder ? nm_format("%s/nonbreaking_prefix.%s", path, language) : nm_duplicate(path);
+    NM_AUTO_FREE char *file =
+        folder ? nm_format("%s/nonbreaking_prefix.%s", path, language) : nm_duplicate(path);
     nm_buffer kinds[2] = {{0}, {0}};
     FILE *stream;
     nm_lines lines;
@@ -225,6 +226,5 @@ nm_status nm_moses_prefixes_read(const char *path, const char *language, char **
                       kinds[1].bytes ? kinds[0].bytes ? " |" : "|" : "", kinds[1].bytes ? kinds[1].data : "");
     nm_buffer_release(&kinds[0]);
     nm_buffer_release(&kinds[1]);
-    free(file);
     return status;
 }

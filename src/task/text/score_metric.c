@@ -379,10 +379,8 @@ double nm_score_of_config(const int64_t *counts, const void *context)
 
 static bool is_set(const nm_options *options, const char *path)
 {
-    char *value = nm_options_get(options, path);
-    bool set = !strcmp(value, "true");
-    free(value);
-    return set;
+    NM_AUTO_FREE char *value = nm_options_get(options, path);
+    return !strcmp(value, "true");
 }
 
 static bool uses_asian(const nm_options *options)

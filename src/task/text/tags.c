@@ -161,7 +161,7 @@ static char mark_of(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool j
 
 void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, char **tags)
 {
-    nm_span *spans = nm_allocate(((size_t)n + 1) * sizeof *spans);
+    NM_AUTO_FREE nm_span *spans = nm_allocate(((size_t)n + 1) * sizeof *spans);
     int32_t found = nm_tag_spans(from, n, spans), done = 0;
     for (int32_t s = 0; s < found; s++) {
         bool joins = s && spans[s - 1].end == spans[s].first && !strcmp(spans[s - 1].label, spans[s].label);
@@ -173,7 +173,6 @@ void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, c
     }
     for (; done < n; done++)
         tags[done] = nm_duplicate("O");
-    free(spans);
 }
 
 /* Whether a text that is no span tag looks like one in another notation: B_PER, Q-PER, B-, PER-B,

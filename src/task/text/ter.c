@@ -407,8 +407,6 @@ char *nm_ter_signature(const nm_ter_config *config, int n_references)
 
 char *nm_ter_line(const nm_ter_config *config, double score, int n_references)
 {
-    char *signature = nm_ter_signature(config, n_references);
-    char *line = nm_format("TER|%s = %.1f", signature, score);
-    free(signature);
-    return line;
+    NM_AUTO_FREE char *signature = nm_ter_signature(config, n_references);
+    return nm_format("TER|%s = %.1f", signature, score);
 }

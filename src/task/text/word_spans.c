@@ -120,7 +120,7 @@ static void align_characters(const characters *text, const characters *subwords,
 {
     enum { PAIR, TEXT_ONLY, SUBWORD_ONLY };
     size_t n = text->n, m = subwords->n, width = m + 1;
-    uint8_t *moves = nm_allocate((n + 1) * width);
+    NM_AUTO_FREE uint8_t *moves = nm_allocate((n + 1) * width);
     int32_t *costs = nm_allocate(2 * width * sizeof *costs), *row = costs, *above = costs + width;
     for (size_t i = 0; i <= n; i++) {
         for (size_t j = 0; j <= m; j++) {
@@ -146,7 +146,6 @@ static void align_characters(const characters *text, const characters *subwords,
             /* in reverse: the first character of a subword prevails */
             words[subwords->owners[j]] = text->owners[i];
     }
-    free(moves);
     free(costs);
 }
 

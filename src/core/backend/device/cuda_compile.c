@@ -108,12 +108,11 @@ static nm_status choose_arch(const nm_cuda_nvrtc *nvrtc, int arch, int *known, n
     int n = 0;
     *known = 0;
     NVRTC(nvrtcGetNumSupportedArchs, &n);
-    int *archs = nm_allocate(((size_t)n + 1) * sizeof *archs);
+    NM_AUTO_FREE int *archs = nm_allocate(((size_t)n + 1) * sizeof *archs);
     const nvrtcResult code = nvrtc->nvrtcGetSupportedArchs(archs);
     for (int i = 0; i < n && code == NVRTC_SUCCESS; i++)
         if (archs[i] <= arch && archs[i] > *known)
             *known = archs[i];
-    free(archs);
     if (code != NVRTC_SUCCESS)
         return nm_fail(err, NM_DEVICE, "backend cuda: nvrtcGetSupportedArchs: %s",
                        nvrtc->nvrtcGetErrorString(code));
@@ -127,14 +126,13 @@ static nm_status fail_compilation(const nm_cuda_nvrtc *nvrtc, nvrtcProgram progr
 {
     size_t bytes = 0;
     NVRTC(nvrtcGetProgramLogSize, program, &bytes);
-    char *log = nm_allocate(bytes + 1);
+    NM_AUTO_FREE char *log = nm_allocate(bytes + 1);
     nvrtc->nvrtcGetProgramLog(program, log);
     char *at = strstr(log, "error");
     while (at && at > log && at[-1] != '\n')
         at--;
     nm_fail(err, NM_UNSUPPORTED, "backend cuda: the kernels do not compile: %.*s",
             (int)strcspn(at ? at : log, "\n"), at ? at : log);
-    free(log);
     return NM_UNSUPPORTED;
 }
 
@@ -183,7 +181,7 @@ nm_status nm_cuda_compile(const nm_cuda_nvrtc *nvrtc, const char *source, int ar
     /* No contraction: the bits of the emulator. -default-device: helper functions are device code. */
     const char *const options[] = {arch_option, "-fmad=false", "-default-device", "-std=c++17"};
     enum { N_OPTIONS = sizeof options / sizeof *options };
-    char *all = source ? NULL : main_source(), *path = NULL;
+    NM_AUTO_FREE char *all = source ? NULL : main_source(), *path = NULL;
     source = source ? source : all;
     if (cache && *cache) {
         path = nm_format("%s/kernels-%s_%d-nvrtc%d.%d-%016llx.bin", cache, machine ? "sm" : "compute", known,
@@ -201,7 +199,5 @@ nm_status nm_cuda_compile(const nm_cuda_nvrtc *nvrtc, const char *source, int ar
         free(*code);
         *code = NULL;
     }
-    free(path);
-    free(all);
     return status;
 }
