@@ -49,14 +49,9 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source, const 
     STUB(nvrtcCreateProgram);
     bool has_kernels = false;
     for (int i = 0; i < n_headers; i++)
-<<<<<<< HEAD
         has_kernels |= !strcmp(include_names[i], "backend/device/all.inc") && strstr(headers[i], "#include");
     if (!has_kernels ||
         !(strstr(source, "static_assert(sizeof(struct adam_args) ==") || strstr(source, "try_mma")) || !name)
-=======
-        has_kernels |= !strcmp(include_names[i], "backend/device/all.inc") && strstr(headers[i], "#include");
-    if (!has_kernels || !strstr(source, "static_assert(sizeof(struct adam_args) ==") || !name)
->>>>>>> b844e9f4 (Merge the device kernels with what launches them)
         stub_panic("nvrtcCreateProgram without the kernels");
     *program = calloc(1, sizeof **program);
     stub_count(1);

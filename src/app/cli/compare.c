@@ -132,8 +132,8 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
                                          .trained = on_trained,
                                          .message = compare_progress_message};
     const char **settings = nm_cli_settings(cli, results ? "compare.results" : "");
-    NM_AUTO_FREE char *program =
-        realpath("/proc/self/exe", NULL); /* a launcher may start it on another host */
+    /* The whole path: a launcher may start it on another host. */
+    NM_AUTO_FREE char *program = realpath("/proc/self/exe", NULL);
     const int program_error = program ? 0 : errno;
     nm_comparison *comparison = NULL;
     nm_status status;

@@ -29,8 +29,8 @@ typedef struct sentence_index {
 
 static void count_sentences(sentence_index *self)
 {
-    NM_AUTO_FREE int32_t *last =
-        nm_allocate(self->vocab_size * sizeof *last); /* 1 + last sentence that contains the id */
+    /* 1 + last sentence that contains the id */
+    NM_AUTO_FREE int32_t *last = nm_allocate(self->vocab_size * sizeof *last);
     for (int64_t s = 0; s < self->source->n; s++)
         for (uint64_t i = self->source->offsets[s]; i < self->source->offsets[s + 1]; i++) {
             int32_t id = self->source->ids[i];

@@ -47,8 +47,8 @@ void nm_bpe_finish(nm_bpe *bpe)
     bpe->undo = nm_allocate(bpe->symbols.n * sizeof *bpe->undo);
     for (size_t i = 0; i < bpe->symbols.n; i++)
         bpe->undo[i] = NM_HASH_NONE;
-    NM_AUTO_FREE uint32_t *last =
-        nm_allocate(bpe->n_merges * sizeof *last); /* last[rank of a pair]: its last merge */
+    /* last[rank of a pair]: its last merge */
+    NM_AUTO_FREE uint32_t *last = nm_allocate(bpe->n_merges * sizeof *last);
     for (size_t i = 0; i < bpe->n_merges; i++) {
         const nm_bpe_merge *merge = &bpe->merges[i];
         uint32_t rank = nm_bpe_rank(bpe, merge->left, merge->right);
