@@ -436,7 +436,7 @@ typedef struct nm_patches_grad_args {
 /* A convolution, with the patches P of x (nm_patches_args):
  *     y = P W^T + bias
  * room: memory for the patches of one image or more, [windows of whole images, size * size * channels]; a
- * backend that does not gather them leaves it alone. nm_patchwise_images(windows, columns of the weight) images
+ * backend that does not gather them leaves it alone. nm_patchwise_images(windows, weight columns) images
  * are gathered at once, by shape only, so that results do not depend on the number of threads. */
 typedef struct nm_convolve_args {
     const nm_windows *windows;

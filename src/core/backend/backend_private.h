@@ -96,7 +96,7 @@ static inline void nm_backend_count_wait(const nm_backend *backend)
 /* NM_UNSUPPORTED  a kernel of the table is NULL; the message names the first one */
 nm_status nm_backend_require_kernels(const nm_kernels *kernels, const char *name, nm_error *err);
 
-/* The backend `cpu`: replaces the reference kernels in backend->k with those of the selected CPU level and sets
+/* The backend `cpu`: replaces the reference kernels in backend->k by those of the selected CPU level and sets
  * backend->isa. NM_USAGE: unknown level; NM_UNSUPPORTED: the CPU does not support it, or not float32. */
 nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
 /* The backend `emulated`: every row of NM_KERNELS.
