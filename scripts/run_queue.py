@@ -65,7 +65,10 @@ def recipe_settings(path):
 def row_settings(row):
     """The settings of a row: its recipe, the profile, its arguments."""
     recipe, *words = [w for w in row["arguments"].split() if w != "|" and not w.startswith("best(")]
-    options = {key[2:]: value for key, value in zip(words[::2], words[1::2])}
+    options, rest = {}, iter(words)
+    for word in rest:
+        key, equals, value = word[2:].partition("=")
+        options[key] = value if equals else next(rest)
     values = recipe_settings(os.path.join(ROOT, "recipes", recipe + ".ini"))
     profile = options.get("run.profile", "") + ":"
     return values | {k[len(profile) :]: v for k, v in values.items() if k.startswith(profile)} | options
