@@ -568,6 +568,20 @@ static void test_confidence_equals_softmax(void **state)
     release(&t);
 }
 
+static void test_confidence_with_smoothing_over_others(void **state)
+{
+    (void)state;
+    trained t;
+    nm_error err;
+    nm_confidence c;
+    train_with(&t, "layer", "pre", (const char *const[]){"train.smoothing", "others"});
+    assert_int_equal(nm_confidence_measure(&c, &t.loaded.task, t.loaded.model, NM_SPLIT_VALID, 0, &err),
+                     NM_OK);
+    assert_true(near(c.nll, t.valid_nll, 1e-5) && near(c.smoothed_nll, t.valid_loss, 1e-5));
+    assert_true(near(c.smoothed_target, 0.9, 1e-12));
+    release(&t);
+}
+
 /* A validation target whose word is masked has no probability: it is counted separately. */
 static void test_confidence_with_masked_targets(void **state)
 {
@@ -684,6 +698,7 @@ int main(void)
         cmocka_unit_test(test_bounds_and_backward_formulas),
         cmocka_unit_test(test_bounds_do_not_change_gradients),
         cmocka_unit_test(test_confidence_equals_softmax),
+        cmocka_unit_test(test_confidence_with_smoothing_over_others),
         cmocka_unit_test(test_confidence_with_masked_targets),
         cmocka_unit_test(test_advice_follows_inputs),
     };
