@@ -16,7 +16,7 @@
 
 enum {
     POINTS = 16,
-    LEAST_CHANNELS = 16,    /* with fewer, the transforms take longer than the products that they save */
+    LEAST_CHANNELS = 8,     /* with fewer, the transforms take longer than the products that they save */
     MOST_WEIGHTS = 1 << 14, /* channels * outputs for which dw has sums of several groups */
     CHUNK_FLOATS = 1 << 16, /* transformed tiles of a chunk: they fit L2 */
     CHUNK_TILES = 32,       /* at least */
