@@ -183,6 +183,15 @@ def have_moved(runs):
     return st.mean(values)
 
 
+def longer_or(moved, text):
+    """What would decide: first of all, that g moves, by the sum of a rate that falls with the root of the
+    updates."""
+    if moved > MOVED:
+        return text
+    times = (MOVED / moved) ** 2
+    return f"runs of about {times:.0f} times the updates, in which g moves by {100 * MOVED:.0f} %"
+
+
 def tears_11():
     archive = "ledger-tears-g"
     if missing(archive, ["smoothing"]):
@@ -215,7 +224,7 @@ def tears_11():
         f"rank correlation of g with depth: {text}; g has moved by {100 * moved:.1f} %",
         len(runs),
         archive,
-        "confirming also needs three sizes of the training set, " + cost(6, 3, seconds(runs)),
+        longer_or(moved, "three sizes of the training set to confirm it, " + cost(6, 3, seconds(runs))),
         sizes(archive, "smoothing"),
     )
 
@@ -254,7 +263,7 @@ def tears_12():
         f"g has moved by {100 * moved:.1f} %",
         2 * len(late),
         archive,
-        cost(max(a.seeds_for(a.value), b.seeds_for(b.value)), 2, seconds(runs)),
+        longer_or(moved, cost(max(a.seeds_for(a.value), b.seeds_for(b.value)), 2, seconds(runs))),
         sizes(archive, "plain"),
     )
 
