@@ -124,6 +124,9 @@ class Study(unittest.TestCase):
         plan = run("--dry-run").stdout
         self.assertRegex(plan, r"^2 variants, 2 seeds; 4 runs to train, \d+ updates each, 2 at a time: abou")
         self.assertIn("| speed on the first updates | 2 | 20 |", plan)
+        # Points that differ in the learning rate only have the same speed, those in another option do not.
+        grid = ["--grid", "schedule.lr=1e-3,2e-3,3e-3", "--grid", "model.dropout=0,0.1", "--folder", "rates"]
+        self.assertIn("| speed on the first updates | 4 | 20 |", run(*grid, "--dry-run").stdout)
         compared = self.folder / "compared"
         self.assertEqual([line["phase"] for line in lines_of(compared) if line["type"] == "part"],
                          ["speed", "compare"])

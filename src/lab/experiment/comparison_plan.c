@@ -160,7 +160,32 @@ static nm_status find_seconds(const nm_experiment *c, const nm_trial *trial, mea
     return NM_OK;
 }
 
-/* Trains NM_SPEED_UPDATES updates of each point that has runs without a result. */
+static bool differ_in_rate(const nm_variant *a, const nm_variant *b)
+{
+    bool same = a->origin == b->origin && a->settings.n == b->settings.n;
+    for (size_t i = 0; same && i < a->settings.n; i++) {
+        const nm_setting *x = &a->settings.list[i], *y = &b->settings.list[i];
+        same = !strcmp(x->key, y->key) && (!strcmp(x->key, "schedule.lr") || !strcmp(x->value, y->value));
+    }
+    return same;
+}
+
+/* The first point that differs from p in the learning rate only, and so has the same speed; or p. */
+static size_t point_of_speed(const nm_experiment *c, const measured *points, size_t p)
+{
+    size_t first = 0;
+    while (first < p && !(points[first].waits && differ_in_rate(&c->points.list[first], &c->points.list[p])))
+        first++;
+    return first;
+}
+
+static bool is_tried(const nm_experiment *c, const measured *points, size_t p)
+{
+    return points[p].waits && point_of_speed(c, points, p) == p;
+}
+
+/* Trains NM_SPEED_UPDATES updates of each point that has runs without a result; of points that differ in the
+ * learning rate only, the first. */
 static nm_status measure(nm_experiment *c, nm_stop *stop, measured *points, nm_error *err)
 {
     nm_trial **trials = nm_allocate((c->points.n + 1) * sizeof *trials),
@@ -179,7 +204,7 @@ static nm_status measure(nm_experiment *c, nm_stop *stop, measured *points, nm_e
     if (status == NM_OK)
         nm_options_free(options);
     for (size_t p = 0; p < c->points.n && status == NM_OK; p++) {
-        if (!points[p].waits)
+        if (!is_tried(c, points, p))
             continue;
         folders[n] = nm_format("speed/%s-1", c->points.list[p].name);
         trials[n] = new_trial(c, p, folders[n]);
@@ -200,6 +225,8 @@ static nm_status measure(nm_experiment *c, nm_stop *stop, measured *points, nm_e
         free(trials[i]);
         free(folders[i]);
     }
+    for (size_t p = 0; p < c->points.n; p++)
+        points[p].seconds = points[point_of_speed(c, points, p)].seconds;
     nm_study_trainer_release(&trainer);
     nm_settings_release(&extra);
     free(trials);
@@ -246,7 +273,7 @@ nm_status nm_comparison_plan_make(nm_experiment *c, nm_stop *stop, bool always, 
     for (size_t i = 0; i < c->queue.n; i++)
         all += c->queue.jobs[i].state == NM_RUN_WAITING ? (double)points[point_of(c, i)].updates : 0;
     for (size_t p = 0; p < c->points.n; p++)
-        tried += points[p].waits * NM_SPEED_UPDATES;
+        tried += is_tried(c, points, p) * NM_SPEED_UPDATES;
     bool slurm = c->config.slurm && *c->config.slurm, measures = always || (!slurm && all >= 50 * tried);
     if (status == NM_OK && measures && tried > 0)
         status = measure(c, stop, points, err);
