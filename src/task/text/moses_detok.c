@@ -22,7 +22,7 @@ typedef struct joiner {
     size_t n, capacity;
     nm_buffer text;
     bool *joined; /* [n], whether no space is before a word, which continues an address or the like */
-    bool *apart;  /* [n], whether a space is before a word, but none is joined to it by its class */
+    bool *apart;  /* [n], whether spaces are around a word, whatever its class */
     bool glue;    /* no space before the next token */
     bool low_quote, low_single, single_quote; /* an open quote: „, ‚, ‘ */
     bool guillemets[2];                       /* an open « or », and an open ‹ or › */
