@@ -94,6 +94,30 @@ class ReportOfAFolder(unittest.TestCase):
         # The stopped run is marked and not ranked.
         self.assertRegex(answer, r"1 of 7 runs has not ended and is not ranked: rms(-1)? at update 20 of 30")
 
+    def test_effects_of_factors(self):
+        told = json.loads(subprocess.run(
+            [NORMA, "compare", "r.ini", "--factorial", "norm=layer,rms; site=pre,post", "--seeds", "2",
+             "--margin", "2", "--compare.folder", "f", "--jobs", "1", "--format", "json"], cwd=self.folder,
+            text=True, capture_output=True, check=True).stdout)["effects"]
+        self.assertEqual(len(told), 3)
+        data = re.search('id="data">(.*?)</script>', self.page("f")[2])[1]
+        figure = json.loads(data)["figures"]["effects"]
+        shown = {}
+        for curve in figure["curves"]:
+            for i, x in enumerate(curve["x"]):
+                tick = figure["ticks"][int(x)]
+                shown[curve["name"], tick] = [curve[end][i] for end in ("y", "low", "high")]
+        ticks = {"(rms - layer) x (post - pre)": "rms x post"}
+        for e in told:
+            tick = ticks.get(e["contrast"], e["contrast"])
+            for a, b in zip(shown.pop((e["term"], tick)), (e["effect"], e["low"], e["high"])):
+                self.assertAlmostEqual(a, b, delta=1e-5 * max(1, abs(b)))
+        self.assertFalse(shown)
+        self.assertEqual(figure["line"], 0)
+        # The effects belong to one whole comparison.
+        self.assertNotIn('"effects":{"style"', self.page("f", "c")[2])
+        self.assertNotIn('"effects":{"style"', self.page("c")[2])
+
     def test_one_seed(self):
         _, answer, _ = self.page("c/layer-1", "c/batch-1")
         self.assertIn("Every variant has one seed", answer)

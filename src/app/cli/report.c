@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/watch_runs.h"
+#include "norma/compare.h"
 #include "report/events.h"
 #include "report/report.h"
 
@@ -78,10 +79,27 @@ static void find_runs(nm_watch_runs *runs, int argc, char **argv)
             fprintf(stderr, "norma: warning: %s has no log.jsonl and is left out\n", argv[i]);
 }
 
+/* The effects of a factorial comparison that has ended, for their figure. They last until it is closed. */
+static nm_comparison *read_effects(const char *folder, nm_report *report)
+{
+    nm_error err;
+    nm_comparison *comparison = NULL;
+    nm_factor_effect effect;
+    size_t capacity = 0;
+    if (nm_comparison_open_results(&comparison, folder, NULL, NULL, &err) != NM_OK ||
+        nm_comparison_run(comparison, &err) != NM_OK)
+        return comparison;
+    while (nm_comparison_get_effect(comparison, report->n_effects, &effect)) {
+        NM_APPEND(report->effects, report->n_effects, capacity, effect);
+    }
+    return comparison;
+}
+
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     nm_report report = {0};
+    nm_comparison *comparison = NULL;
     nm_watch_runs runs = {0};
     const report_config *config = nm_options_find(cli->options, "report");
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, NM_CLI_NO_LIMIT, &err);
@@ -94,8 +112,12 @@ static int run(nm_cli *cli, int argc, char **argv)
         status = nm_report_open(&report, runs.n ? (const char *const *)runs.folders : runs.given,
                                 runs.n ? runs.n : runs.n_given, config->inspected, &err);
     }
+    if (status == NM_OK && argc == 1)
+        comparison = read_effects(argv[0], &report);
     NM_THEN(status, write_all(&report, config, &runs, &err));
+    NM_AUTO_FREE nm_factor_effect *effects = report.effects;
     nm_report_close(&report);
+    nm_comparison_close(comparison);
     nm_watch_runs_release(&runs);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
@@ -118,6 +140,7 @@ const nm_command nm_command_report = {
         "If the runs are a grid (norma compare --grid --score-grid), the page begins with the score "
         "against the numeric settings in which runs of the same norm differ: a curve for one setting, a "
         "heat map for two, parallel coordinates for three or more; each point is the mean over its seeds. "
+        "For one comparison with --factorial, it shows the main effects and interactions. "
         "For runs that differ in norm.at, it shows the loss in score and TID against the number of layers "
         "with "
         "batch statistics.",

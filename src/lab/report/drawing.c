@@ -125,7 +125,7 @@ static void frame_y(nm_drawing *drawing, const nm_figure *figure)
         drawing->n_above++;
         n--;
     }
-    if (figure->line > 0) {
+    if (figure->lined) {
         drawing->y_min = fmin(drawing->y_min, figure->line);
         drawing->y_max = fmax(drawing->y_max, figure->line);
     }

@@ -71,7 +71,8 @@ struct nm_figure {
     const char *minus;  /* tag of values to subtract; NULL: none */
     const char *x_label, *y_label;
     bool x_seconds, y_log;
-    double line;  /* y of a horizontal line; 0: none */
+    bool lined; /* a horizontal line at y = line */
+    double line;
     bool median;  /* by site: the median of the run instead of the last value */
     bool percent; /* the values are ratios shown in percent: y, or x of a scatter plot */
     nm_figure_style style;
@@ -130,6 +131,8 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
 void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
+/* Main effects and interactions of a factorial comparison, a tick each: difference and 95 % interval. */
+void nm_collect_effects(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 /* x: number of layers whose norms use batch statistics, in runs that differ in norm.at, with a curve for each
  * such norm; y: the loss in score against the runs with fewest such layers, or TID of the last layer
  * (figure->tag "mean" or "variance"). */

@@ -82,11 +82,12 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
     json_t *o = json_pack(
         "{s:s, s:o*, s:b, s:o*, s:o, s:o, s:o, s:o, s:o, s:o, s:o*, s:b, s:o, s:o}", "style",
         styles[figure->style], "range", json_pack("[ffff]", d->x_min, d->x_max, d->y_min, d->y_max), "log",
-        (int)figure->y_log, "line", json_real(figure->line), "x", clean_string(d->x_unit ? d->x_unit : x),
-        "y", clean_string(y), "score", clean_string(report->test_name), "ticks",
-        nm_json_list(d->n_ticks, clean_at, d->ticks), "rows", nm_json_list(d->n_rows, clean_at, d->rows),
-        "at", d->at ? nm_json_numbers(d->at, d->n_ticks) : json_null(), "spread", json_real(d->spread),
-        "legend", (int)d->legend, "labels", nm_json_list(d->n_labels, label_at, d->labels), "curves", curves);
+        (int)figure->y_log, "line", figure->lined ? json_real(figure->line) : json_null(), "x",
+        clean_string(d->x_unit ? d->x_unit : x), "y", clean_string(y), "score",
+        clean_string(report->test_name), "ticks", nm_json_list(d->n_ticks, clean_at, d->ticks), "rows",
+        nm_json_list(d->n_rows, clean_at, d->rows), "at",
+        d->at ? nm_json_numbers(d->at, d->n_ticks) : json_null(), "spread", json_real(d->spread), "legend",
+        (int)d->legend, "labels", nm_json_list(d->n_labels, label_at, d->labels), "curves", curves);
     return o;
 }
 

@@ -112,7 +112,7 @@
         ctx.rect(left, top, width, height);
         ctx.clip();
         ctx.lineWidth = dots;
-        if (figure.line > 0) {
+        if (figure.line !== null) {
             ctx.strokeStyle = css('--soft');
             ctx.strokeRect(left - 9, Y(figure.line), width + 18, 0);
         }

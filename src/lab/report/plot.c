@@ -66,7 +66,8 @@ static bool has_rotated_ticks(const nm_drawing *drawing)
     size_t letters = 0;
     for (size_t i = 0; i < drawing->n_ticks; i++)
         letters += strlen(drawing->ticks[i]) + 2;
-    return drawing->at || drawing->n_rows ? letters > MAX_LETTERS : drawing->n_ticks > FEW_TICKS;
+    bool sites = !drawing->at && !drawing->n_rows;
+    return letters > MAX_LETTERS || (sites && drawing->n_ticks > FEW_TICKS);
 }
 
 /* The number of entries in the legend of the figure. */
@@ -152,7 +153,7 @@ static void write_site_ticks(FILE *out, const nm_drawing *drawing)
     for (size_t i = 0; i < drawing->n_ticks; i++) {
         fprintf(out, "%s'", i ? ", " : "");
         for (const char *at = drawing->ticks[i]; *at && at < drawing->ticks[i] + 24; at++)
-            putc(isalnum((unsigned char)*at) || strchr("._+-", *at) ? *at : '_', out);
+            putc(isalnum((unsigned char)*at) || strchr("._+- ", *at) ? *at : '_', out);
         fprintf(out, "' %.9g", drawing->at ? drawing->at[i] : (double)i);
     }
     fprintf(out, ") font ',%d'\n", drawing->n_ticks > 24 ? 10 : 12);
@@ -418,7 +419,7 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
     if (parallel)
         write_parallel_axes(out, drawing);
     write_labels(out, drawing, parallel);
-    if (figure->line > 0)
+    if (figure->lined)
         fprintf(out,
                 "set arrow from graph 0, first %g to graph 1, first %g nohead lc rgb '#80868f' dt (4,4)\n",
                 figure->line, figure->line);

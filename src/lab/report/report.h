@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 
+#include "norma/compare.h"
 #include "report/run.h"
 #include "report/score_grid.h"
 
@@ -34,6 +35,8 @@ typedef struct nm_report {
     bool score_rises;             /* higher is better */
     char *test_name;              /* score on the test set; score_name if no run has one */
     bool test_rises;
+    nm_factor_effect *effects; /* [n_effects] of the factorial comparison that has these runs; not owned */
+    size_t n_effects;
 } nm_report;
 
 /* Mean score of several runs, the seeds of one variant. */
