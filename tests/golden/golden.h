@@ -96,5 +96,7 @@ bool golden_flag(const golden_case *test, const char *key);
 /* Sets an option of a model; fails with the message of nm_options_set. */
 golden_result golden_set(golden_case *test, nm_options *options, const char *path, const char *value);
 golden_result golden_set_number(golden_case *test, nm_options *options, const char *path, double value);
+/* Skips a case whose optimizer is a variant that Norma does not have. */
+golden_result golden_plain_optimizer(golden_case *test);
 
 #endif

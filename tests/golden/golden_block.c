@@ -91,6 +91,8 @@ static golden_result configure_residual(golden_case *test, nm_stack_config *c)
     c->position = site > NM_SUB_NORM ? NM_PRE_NORM : (nm_norm_position)site;
     c->norm = site > NM_SUB_NORM ? "none" : golden_text(test, "norm", "layer");
     c->post_layers = golden_whole(test, "post_layers", 0);
+    if (c->position == NM_MIX_NORM && !c->post_layers) /* of an option, 0 is a fraction of the layers */
+        c->position = NM_PRE_NORM;
     c->depths = (nm_depths){golden_whole(test, "encoder_layers", 0), golden_whole(test, "decoder_layers", 0)};
     if (form == NM_RESIDUAL_DEEPNORM && c->decoder && !c->decoder_only && !c->depths.encoder)
         c->depths.encoder = 1; /* alpha of a decoder does not depend on it */

@@ -365,6 +365,7 @@ static golden_result train(golden_case *test, problem *p)
     size_t index;
     if (strcmp(golden_text(test, "optimizer", "sgd"), "sgd"))
         return golden_skip(test, "another optimizer than SGD");
+    GOLDEN_TRY(golden_plain_optimizer(test));
     if (nm_backend_alloc(test->backend, p->model->params.n_elements * nm_dtype_bytes(test->backend->dtype),
                          &p->velocity, &err) != NM_OK)
         return golden_fail(test, "%s", err.text);

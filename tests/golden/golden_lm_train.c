@@ -66,9 +66,12 @@ static golden_result set_optimizer(golden_case *test, training *t)
     const char *name = golden_text(test, "optimizer", "");
     if (strcmp(name, "adam") && strcmp(name, "adamw") && strcmp(name, "sgd"))
         return golden_skip(test, "optimizer '%.60s' is not offered", name);
+    GOLDEN_TRY(golden_plain_optimizer(test));
     GOLDEN_TRY(golden_set(test, t->options, "optim.name", name));
-    if (!strcmp(name, "sgd"))
-        return golden_set_number(test, t->options, "optim.momentum", golden_number(test, "momentum", 0));
+    if (!strcmp(name, "sgd")) {
+        GOLDEN_TRY(golden_set_number(test, t->options, "optim.momentum", golden_number(test, "momentum", 0)));
+        return set_decay(test, t);
+    }
     if (json_array_size(betas) != 2)
         return golden_fail(test, "config: betas");
     for (size_t i = 0; i < 2; i++)
@@ -89,6 +92,17 @@ static golden_result set_embeddings(golden_case *test, training *t)
                       golden_flag(test, "tied") ? "true" : "false");
 }
 
+static golden_result set_activation(golden_case *test, training *t)
+{
+    static const char *const names[][2] = {
+        {"gelu_tanh", "gelu-tanh"}, {"gelu", "gelu"}, {"relu", "relu"}, {"silu", "silu"}};
+    const char *name = golden_text(test, "activation", "");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i][0]))
+            return golden_set(test, t->options, "model.activation", names[i][1]);
+    return *name ? golden_skip(test, "activation '%.60s' is not offered", name) : GOLDEN_PASSED;
+}
+
 /* The preset has the structure of the model, the case its sizes. */
 static golden_result configure(golden_case *test, training *t)
 {
@@ -101,12 +115,14 @@ static golden_result configure(golden_case *test, training *t)
         return golden_skip(test, "form '%.60s' is not offered", form);
     t->options = nm_options_create();
     nm_train_options_add(t->options, &nm_task_lm);
-    GOLDEN_TRY(golden_set(test, t->options, "model.preset", strcmp(form, "mistral") ? form : "llama"));
+    GOLDEN_TRY(golden_set(test, t->options, "model.preset",
+                          strcmp(form, "mistral") && strcmp(form, "qwen2") ? form : "llama"));
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         GOLDEN_TRY(golden_set(test, t->options, plain[i], "0"));
     GOLDEN_TRY(set_whole(test, t, "model.width", "d", 0));
     GOLDEN_TRY(set_whole(test, t, "model.ff", "ff", 0));
     GOLDEN_TRY(set_whole(test, t, "model.heads", "heads", 0));
+    GOLDEN_TRY(set_activation(test, t));
     GOLDEN_TRY(set_whole(test, t, "model.layers", "layers", 0));
     GOLDEN_TRY(set_whole(test, t, "model.context", "context", 0));
     GOLDEN_TRY(set_embeddings(test, t));
@@ -115,6 +131,9 @@ static golden_result configure(golden_case *test, training *t)
     if (gpt2)
         return golden_set_number(test, t->options, "norm.layer.epsilon", eps);
     GOLDEN_TRY(set_whole(test, t, "model.key_value_heads", "kv_heads", 0));
+    GOLDEN_TRY(set_whole(test, t, "model.head_width", "head_width", 0));
+    if (golden_flag(test, "bias") || t->class->input_biases)
+        return golden_skip(test, "biases in a model of the form %.60s", form);
     GOLDEN_TRY(
         golden_set_number(test, t->options, "model.rope_base", golden_number(test, "rope_base", 10000)));
     GOLDEN_TRY(golden_set(test, t->options, "norm.rms.epsilon_inside", "true"));
@@ -176,6 +195,9 @@ static golden_result load(golden_case *test, training *t)
         nm_huggingface_map_gpt2(&t->map, t->model, "transformer.");
         nm_tensor_map_add(&t->map, lm->position_table, "transformer.wpe.weight");
     }
+    for (size_t i = 0; i < t->map.n; i++) /* imports divide the embeddings by their scale */
+        if (t->map.entries[i].param == lm->table)
+            t->map.entries[i].factor = 1;
     if (lm->output_weight != lm->table)
         nm_tensor_map_add(&t->map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     int32_t words = t->model->target_size;

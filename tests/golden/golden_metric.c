@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "golden.h"
 #include "text/bleu.h"
+#include "text/metric_tokenizer.h"
 
 enum { MAX_REFERENCES = 16 };
 
@@ -46,7 +47,8 @@ static golden_result compare_all(golden_case *test, const nm_bleu_config *config
                                  int n_references)
 {
     const nm_bleu_score score = nm_bleu_compute(config, sum);
-    const json_t *precisions = json_object_get(test->root, "precisions");
+    const json_t *precisions = json_object_get(test->root, "precisions"),
+                 *percents = json_object_get(test->root, "precisions_percent");
     for (int i = 0; i < NM_BLEU_ORDER; i++) {
         size_t at = (size_t)i;
         GOLDEN_TRY(compare_count(test, "matches", sum->matches[i],
@@ -57,6 +59,10 @@ static golden_result compare_all(golden_case *test, const nm_bleu_config *config
         if (json_is_number(precision) &&
             fabs(score.precisions[i] - 100 * json_number_value(precision)) > 1e-7)
             return golden_fail(test, "precisions[%d]: got %.10g", i, score.precisions[i] / 100);
+        const json_t *percent = json_array_get(percents, at);
+        if (json_is_number(percent) && sum->matches[i] &&
+            fabs(score.precisions[i] - json_number_value(percent)) > 1e-7)
+            return golden_fail(test, "precisions_percent[%d]: got %.10g", i, score.precisions[i]);
     }
     GOLDEN_TRY(compare_count(test, "hyp_len", sum->hyp_len, json_object_get(test->root, "hyp_len")));
     GOLDEN_TRY(compare_count(test, "ref_len", sum->ref_len, json_object_get(test->root, "ref_len")));
@@ -126,8 +132,22 @@ static golden_result count_ids(golden_case *test, nm_bleu *bleu, nm_bleu_stats *
     return result;
 }
 
+/* The tokenizer of sacreBLEU that the case names. Exponential smoothing is the only one. */
+static golden_result open_tokenizer(golden_case *test, nm_metric_tokenizer *tokenizer)
+{
+    const nm_metric_tokenizer_config config = {.name = golden_text(test, "tokenize", "13a")};
+    const char *smoothing = golden_text(test, "smooth", "exp");
+    nm_error err = {0};
+    if (strcmp(smoothing, "exp"))
+        return golden_skip(test, "smoothing '%.60s' is not offered", smoothing);
+    if (nm_metric_tokenizer_open(tokenizer, &config, &err) != NM_OK)
+        return golden_skip(test, "%s", err.text);
+    return GOLDEN_PASSED;
+}
+
 static golden_result run(golden_case *test)
 {
+    nm_metric_tokenizer tokenizer = {0};
     bool ids = strstr(test->variant, "token_ids") != NULL;
     nm_bleu_config config = {
         .variant = strncmp(test->variant, "sacrebleu", 9) ? NM_BLEU_MULTI : NM_BLEU_SACRE_13A,
@@ -138,10 +158,15 @@ static golden_result run(golden_case *test)
         return golden_span_f1(test);
     if (strcmp(test->method, "bleu"))
         return golden_skip(test, "method '%.60s' is not offered", test->method);
+    GOLDEN_TRY(open_tokenizer(test, &tokenizer));
+    config.tokenizer = &tokenizer;
     nm_bleu *bleu = nm_bleu_create(&config);
     golden_result result = ids ? count_ids(test, bleu, &sum) : count_texts(test, bleu, &sum, &n_references);
+    if (result == GOLDEN_PASSED)
+        result = compare_all(test, &config, &sum, n_references);
     nm_bleu_free(bleu);
-    return result == GOLDEN_PASSED ? compare_all(test, &config, &sum, n_references) : result;
+    nm_metric_tokenizer_close(&tokenizer);
+    return result;
 }
 
 const golden_family golden_metric = {.name = "metric", .run = run};

@@ -70,13 +70,27 @@ static golden_result read_muon(golden_case *test, nm_muon *muon)
     return GOLDEN_PASSED;
 }
 
+golden_result golden_plain_optimizer(golden_case *test)
+{
+    static const char *const variants[] = {"amsgrad", "maximize", "dampening"};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+        if (golden_flag(test, variants[i]))
+            return golden_skip(test, "%s is not offered", variants[i]);
+    if (golden_flag(test, "nesterov") && strcmp(test->method, "muon"))
+        return golden_skip(test, "nesterov is offered with Muon only");
+    return GOLDEN_PASSED;
+}
+
 static golden_result choose(golden_case *test, optimizer *o)
 {
     const json_t *betas = json_object_get(test->config, "betas");
     o->sgd = !strcmp(test->method, "sgd");
     o->is_muon = !strcmp(test->method, "muon");
+    GOLDEN_TRY(golden_plain_optimizer(test));
     if (o->is_muon)
         return read_muon(test, &o->muon);
+    if (!o->sgd && golden_number(test, "clip_value", 0) > 0)
+        return golden_skip(test, "clip_value is offered with SGD only");
     o->beta[0] = json_array_size(betas) == 2 ? json_number_value(json_array_get(betas, 0)) : 0.9;
     o->beta[1] = json_array_size(betas) == 2 ? json_number_value(json_array_get(betas, 1)) : 0.999;
     if (!strcmp(test->variant, "fairseq"))
