@@ -249,6 +249,15 @@ def test_state_dict_of_published_modules():
     )
     with pytest.raises(RuntimeError, match="size mismatch"):
         norm.load_state_dict({**flat, "running_phi": torch.ones(13)})
+    nt.ScaleNorm(8).load_state_dict({"g": torch.ones(1)})  # of lucidrains/x-transformers
+    x = torch.randn(3, 8)
+    for module, ours in ((nn.RMSNorm(8, eps=1e-8), nt.RMSNorm(8)),
+                         (nn.LayerNorm(8, bias=False), nt.LayerNorm(8))):
+        module.weight.data.uniform_()
+        ours.load_state_dict(module.state_dict())
+        torch.testing.assert_close(ours(x), module(x), atol=1e-5, rtol=1e-5)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        nt.LayerNorm(8).load_state_dict({"bias": torch.ones(8)})
 
 
 @pytest.mark.parametrize("type", ["power", "pnv", "batch", "mabn", "renorm"])

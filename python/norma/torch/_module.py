@@ -25,6 +25,9 @@ _SHAPES: Dict[str, Dict[str, Tuple[int, ...]]] = {
 }
 # Types without a counter, which get that of torch.nn.BatchNorm1d.
 _BATCH_COUNTER, _WITH_BATCH_COUNTER = "num_batches_tracked", ("batch", "rbn")
+# By type: a parameter, and a name that checkpoints of other modules have for it.
+_RMS_NAMES = (("scale", "weight"), ("weight", "scale"))
+_PUBLISHED_NAMES = {"rms": _RMS_NAMES, "prms": _RMS_NAMES, "scale": (("scale", "g"),)}
 _TYPES = torch.float32, torch.float64, torch.bfloat16, torch.float16
 _HALF = torch.bfloat16, torch.float16
 _OTHER_WIDTHS = {"normalized_shape", "num_features", "num_channels", "hidden_size", "dim"}
@@ -530,13 +533,12 @@ class Norm(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Dict[str, Any], prefix: str, *args: Any) -> None:
         own = {**self._parameters, **self._buffers}
-        for other in (
-            {"scale": ["weight"], "weight": ["scale"]}.items() if self.type.name in ("rms", "prms") else ()
-        ):
-            name, (given,) = other  # of the published module, of PyTorch
+        for name, given in _PUBLISHED_NAMES.get(self.type.name, ()):
             if (name in own and prefix + name not in state_dict
                     and prefix + given in state_dict and given not in own):
                 state_dict[prefix + name] = state_dict.pop(prefix + given)
+        if self.type.name == "layer" and prefix + "weight" in state_dict:  # of LayerNorm(bias=False)
+            state_dict.setdefault(prefix + "bias", torch.zeros_like(state_dict[prefix + "weight"]))
         for name, tensor in own.items():
             found = state_dict.get(prefix + name)
             if tensor is None:
