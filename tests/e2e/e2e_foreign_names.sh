@@ -26,7 +26,7 @@ printf "%s %s %s\n", $_, $unavailable{$_} ? 1 : 0, join ',', @{$options{$_}} for
 PERL
 perl names.pl "$SOURCE/docs/migration.md" >names
 [ "$(wc -l <names)" -ge 150 ] || fail "only $(wc -l <names) names"
-commands=('train translate' 'train lm' 'translate model' prepare)
+commands=("train translate" "train lm" "translate model" "generate model" prepare)
 while read -r name unavailable options; do
     found=
     for command in "${commands[@]}"; do

@@ -5,7 +5,8 @@
 /* scripts/migration_tables.py reads the rows of this file: a row has one or two lines, a cell one string. */
 /* clang-format off */
 static const nm_foreign_row training[] = {
-    {{"`--arch transformer_iwslt_de_en`, `transformer_wmt_en_de` (`_big`)", "`--type transformer`", ""},
+    {{"`--arch transformer_iwslt_de_en`, `transformer_wmt_en_de` (`_big`)", "`--type transformer`",
+        "`encoder_type transformer`, `decoder_type transformer`"},
         "`model.preset = iwslt`, `base`, `big`"},
     {{"`--encoder-embed-dim`, `--decoder-embed-dim`", "`--dim-emb`", "`hidden_size`, `word_vec_size`"},
         "`model.width`"},
@@ -29,10 +30,11 @@ static const nm_foreign_row training[] = {
         "`pos_ffn_activation_fn relu` (default)"}, "`model.activation = relu` (default), `silu`"},
     {{"`--dropout`", "`--transformer-dropout`", "`dropout`"},
         "`model.dropout` and `model.embedding_dropout`; OpenNMT-py also `model.relu_dropout`"},
+    {{"`--layernorm-embedding`", "`--transformer-postprocess-emb n`", ""}, "`model.embedding_norm = layer`"},
     {{"`--attention-dropout`", "`--transformer-dropout-attention`", "`attention_dropout`"},
         "`model.attention_dropout`"},
     {{"`--activation-dropout`, `--relu-dropout`", "`--transformer-dropout-ffn`", ""}, "`model.relu_dropout`"},
-    {{"`--batch-size`", "`--mini-batch`", "`batch_size` in sentences"},
+    {{"`--batch-size`, `--max-sentences`", "`--mini-batch`", "`batch_size` in sentences"},
         "`data.batch` (classification), otherwise `train.max_tokens`"},
     {{"`--max-tokens`", "`--mini-batch-words`, `--mini-batch-fit`", "`batch_type: tokens`"},
         "`train.max_tokens`"},
@@ -47,7 +49,8 @@ static const nm_foreign_row training[] = {
     {{"`--adam-eps`", "", ""}, "`optim.eps`"},
     {{"`--weight-decay`", "", "`weight_decay`"}, "`optim.weight_decay`"},
     {{"`--lr`", "`--learn-rate`", "`learning_rate`"}, "`schedule.lr`"},
-    {{"`--lr-scheduler`", "", "`decay_method`"}, "`schedule.name`, see [formulas](#formulas)"},
+    {{"`--lr-scheduler`", "`--lr-decay-inv-sqrt`", "`decay_method`"},
+        "`schedule.name`, see [formulas](#formulas)"},
     {{"`--warmup-updates`", "`--lr-warmup`", "`warmup_steps`"}, "`schedule.warmup`"},
     {{"`--warmup-init-lr`", "`--lr-warmup-start-rate`", ""}, "`schedule.init_lr`"},
     {{"`--stop-min-lr`, `--min-lr`", "", ""}, "`schedule.min_lr`"},
@@ -59,15 +62,17 @@ static const nm_foreign_row training[] = {
         "`train.validate_every` (0: after each epoch)"},
     {{"`--eval-bleu`", "`--valid-metrics bleu`", ""}, "`train.score`"},
     {{"`--best-checkpoint-metric bleu`, `--maximize-best-checkpoint-metric`",
-        "first of `--valid-metrics`, `--keep-best`", ""}, "`train.best_by = score` (default: `loss`)"},
+        "first of `--valid-metrics`, `--keep-best`, `--early-stopping-on`", ""},
+        "`train.best_by = score` (default: `loss`)"},
     {{"`--patience N`", "`--early-stopping N`", "`early_stopping N`"},
         "`train.patience = N`: training ends at the N-th validation in succession without a new best"},
     {{"`--save-interval-updates`, `--save-interval`", "`--save-freq`", "`save_checkpoint_steps`"},
         "`train.save_every`; a checkpoint is also written at each validation"},
     {{"`--keep-interval-updates`, `--keep-last-epochs`", "", "`keep_checkpoint`"}, "`train.keep_last`"},
-    {{"`--save-dir`", "", "`save_model`"}, "`run.folder`"},
+    {{"`--save-dir`", "`--log`", "`save_model`"}, "`run.folder`"},
     {{"`--restore-file`", "", ""}, "`run.resume`"},
-    {{"`--finetune-from-model`", "`--pretrained-model`", "`train_from` with `reset_optim all`"},
+    {{"`--finetune-from-model`, `--reset-optimizer`", "`--pretrained-model`",
+        "`train_from` with `reset_optim all`"},
         "`run.tune`"},
     {{"`--log-interval`", "`--disp-freq`", "`report_every`"}, "`train.log_every`"},
     {{"`--tensorboard-logdir`", "", "`tensorboard`, `tensorboard_log_dir`"}, "`run.tensorboard = true`"},
@@ -134,13 +139,17 @@ static const nm_foreign_row preparation[] = {
 /* transformers, nanoGPT and others. */
 static const nm_foreign_row language_models[] = {
     {{"`hidden_size`, `d_model`, `n_embd`", "`n_embd`", ""}, "`model.width`"},
-    {{"`intermediate_size`, `n_inner`, `ffn_dim`", "4 `n_embd`", "`dim_feedforward`"}, "`model.ff`"},
+    {{"`intermediate_size`, `n_inner`, `ffn_dim`", "4 `n_embd`", "`dim_feedforward`, `d_ff`"}, "`model.ff`"},
     {{"`num_hidden_layers`, `n_layer`, `num_layers`", "`n_layer`", "`depth`, `n_layers`"},
         "`model.layers`, `model.encoder_layers`"},
     {{"`num_attention_heads`, `n_head`", "`n_head`", "`nhead`, `num_heads`"}, "`model.heads`"},
     {{"`num_key_value_heads`", "", "`n_kv_heads`"}, "`model.key_value_heads`"},
     {{"`head_dim`", "", ""}, "`model.head_width`"},
-    {{"`max_position_embeddings`, `n_positions`", "`block_size`", "`seq_len`, `max_seq_len`"},
+    {{"`vocab_size`", "`vocab_size`", ""}, "`prepare.bpe_merges`, `prepare.max_words`"},
+    {{"`train_file`, `validation_file`", "`dataset`", ""}, "`data.folder`, `data.train`"},
+    {{"`rms_norm_eps`, `layer_norm_eps`, `layer_norm_epsilon`", "", ""},
+        "`norm.rms.epsilon`, `norm.layer.epsilon`"},
+    {{"`max_position_embeddings`, `n_positions`, `n_ctx`", "`block_size`", "`seq_len`, `max_seq_len`"},
         "`model.context`, `data.max_length`"},
     {{"`hidden_act`, `activation_function`", "", ""}, "`model.activation`, `model.gated`"},
     {{"`rope_theta`", "", ""}, "`model.rope_base`"},
@@ -161,44 +170,49 @@ static const nm_foreign_row language_models[] = {
     {{"`lr_scheduler_type`", "`decay_lr`", "`scheduler`, `lr_schedule`"}, "`schedule.name`"},
     {{"`warmup_steps`", "`warmup_iters`", ""}, "`schedule.warmup`"},
     {{"`warmup_ratio`", "", ""}, "`schedule.warmup_fraction`"},
-    {{"", "`lr_decay_iters`", ""}, "`schedule.updates`"},
+    {{"", "`lr_decay_iters`", "`total_num_update`"}, "`schedule.updates`"},
     {{"", "`min_lr` divided by `learning_rate`", ""}, "`schedule.final_fraction`"},
     {{"`optim`, `optimizer`", "AdamW", "`optimizer_type`"}, "`optim.name`"},
+    {{"`weight_decay`", "`weight_decay`", "`wd`"}, "`optim.weight_decay`"},
     {{"`adam_beta1`, `adam_beta2`", "`beta1`, `beta2`", "`betas`"}, "`optim.beta1`, `optim.beta2`"},
     {{"`adam_epsilon`", "", "`epsilon`"}, "`optim.eps`"},
     {{"`max_grad_norm`", "`grad_clip`", "`gradient_clip_val`, `gradient_clip`"}, "`train.max_grad_norm`"},
     {{"`label_smoothing_factor`", "", ""}, "`train.label_smoothing`"},
     {{"`gradient_checkpointing`", "", ""}, "`train.activation_checkpointing`"},
     {{"`logging_steps`", "`log_interval`", ""}, "`train.log_every`"},
-    {{"`eval_steps`", "`eval_interval`", "`val_check_interval`"}, "`train.validate_every`"},
+    {{"`eval_steps`, `eval_strategy`, `evaluation_strategy`", "`eval_interval`", "`val_check_interval`"},
+        "`train.validate_every`"},
+    {{"`report_to tensorboard`", "`wandb_log`", "`wandb`"}, "`run.tensorboard = true`"},
     {{"`save_steps`", "", ""}, "`train.save_every`"},
     {{"`save_total_limit`", "", ""}, "`train.keep_last`"},
     {{"`metric_for_best_model`, `load_best_model_at_end`", "", ""}, "`train.best_by`"},
     {{"`early_stopping_patience`", "", ""}, "`train.patience`"},
     {{"`output_dir`, `logging_dir`", "`out_dir`", "`save_dir`, `output`"},
-        "`run.folder`; `folder` of `norma compare`"},
+        "`run.folder`, `prepare.output`; `folder` of `norma compare`"},
     {{"`resume_from_checkpoint`", "`init_from resume`", ""}, "`run.resume`"},
-    {{"`model_name_or_path`", "`init_from gpt2`", ""}, "`run.tune`"},
+    {{"`model_name_or_path`", "`init_from gpt2`", "`weights`, `checkpoint`, `ckpt_path`"}, "`run.tune`"},
     {{"`bf16`", "`dtype bfloat16`", "`amp`, `mixed_precision`"}, "`device.precision`"},
     {{"`dataloader_num_workers`", "", "`num_threads`"}, "`device.threads`"},
     {{"`num_beams`", "", ""}, "`decode.beam`"},
-    {{"`max_new_tokens`", "`max_new_tokens`", ""}, "`generate.tokens`, `decode.max_length_b`"},
+    {{"`max_new_tokens`", "`max_new_tokens`", ""}, "`sample.tokens`, `decode.max_length_b`"},
     {{"`num_return_sequences`", "", ""}, "`decode.nbest`"},
     {{"`do_sample`", "", ""}, "`decode.search`"},
     {{NULL}, NULL}};
 
 static const nm_foreign_row unavailable[] = {
-    {{"`--device-id`, `--distributed-world-size`", "`--devices`", "`gpu_ranks`, `world_size`"},
+    {{"`--device-id`, `--distributed-world-size`", "`--devices`",
+        "`gpu_ranks`, `world_size`, `gpus`, `num_gpus`, `cuda`, `accelerator`, `num_nodes`"},
         "Norma computes on CPUs: `device.threads` sets the number of threads, `mpirun` starts several "
         "processes"},
     {{"`--truncate-source`", "`--max-length-crop`", "`src_seq_length_trunc`"},
         "sentences are not truncated; `data.max_length` excludes longer ones"},
+    {{"`--encoder-layerdrop`, `--decoder-layerdrop`", "", ""}, "there is no layer dropout"},
     {{"", "`--coverage-penalty`", "`coverage_penalty`, `stepwise_penalty`"}, "there is no coverage penalty"},
     {{"`--replace-unk`", "", "`replace_unk`"},
         "unknown tokens are not replaced by source words; with subwords and `--unknown false` there "
         "are none"},
-    {{"`--encoder-learned-pos`, `--decoder-learned-pos`", "`--transformer-train-position-embeddings`", ""},
-        "translation models have no learned positions"},
+    {{"`--encoder-learned-pos`, `--decoder-learned-pos`", "`--transformer-train-position-embeddings`",
+        "`max_relative_positions`"}, "translation models have no learned and no relative positions"},
     {{"", "`--transformer-decoder-autoreg average-attention`", "`self_attn_type average`"},
         "there is no average attention and no SSRU"},
     {{"", "`--data-weighting`", "`copy_attn`"}, "data weights and copy attention do not exist"},
@@ -210,7 +224,7 @@ const nm_foreign_table nm_foreign_tables[] = {
     {"search", {"fairseq", "Marian", "OpenNMT-py"}, search, false},
     {"preparation", {"fairseq", "Marian", "OpenNMT-py"}, preparation, false},
     {"language models", {"transformers", "nanoGPT", "others"}, language_models, false},
-    {"unavailable", {"fairseq", "Marian", "OpenNMT-py"}, unavailable, true},
+    {"unavailable", {"fairseq", "Marian", "OpenNMT-py and others"}, unavailable, true},
     {0}};
 /* clang-format on */
 
@@ -238,13 +252,14 @@ static bool name_at(const char *cell, size_t index, char name[NM_FOREIGN_NAME_BY
     return false;
 }
 
-static bool cell_has(const char *cell, const char *name)
+/* The position of a name in a cell; -1: it is not there. */
+static int position_in(const char *cell, const char *name)
 {
     char found[NM_FOREIGN_NAME_BYTES];
     for (size_t i = 0; name_at(cell, i, found); i++)
         if (!strcmp(found, name))
-            return true;
-    return false;
+            return (int)i;
+    return -1;
 }
 
 const nm_foreign_row *nm_foreign_find(const char *name, bool unavailable_names, const nm_foreign_row *row)
@@ -254,15 +269,16 @@ const nm_foreign_row *nm_foreign_find(const char *name, bool unavailable_names, 
         for (const nm_foreign_row *at = table->rows; at->norma; at++) {
             if (passed && table->unavailable == unavailable_names)
                 for (int i = 0; i < 3; i++)
-                    if (cell_has(at->toolkits[i], name))
+                    if (position_in(at->toolkits[i], name) >= 0)
                         return at;
             passed |= at == row;
         }
     return NULL;
 }
 
-bool nm_foreign_names_option(const nm_foreign_row *row, const char *path)
+int nm_foreign_option_position(const nm_foreign_row *row, const char *path)
 {
     const char *dot = strrchr(path, '.');
-    return cell_has(row->norma, path) || (dot && cell_has(row->norma, dot + 1));
+    int position = position_in(row->norma, path);
+    return position < 0 && dot ? position_in(row->norma, dot + 1) : position;
 }

@@ -27,5 +27,5 @@ enum { NM_FOREIGN_NAME_BYTES = 64 };
 /* The next row after `row` (NULL: the first one) that has the name in a toolkit, in tables of options that
  * Norma has, or that it does not have; NULL: none. */
 const nm_foreign_row *nm_foreign_find(const char *name, bool unavailable_names, const nm_foreign_row *row);
-/* Whether the cell of Norma names the option "section.name", with or without its section. */
-bool nm_foreign_names_option(const nm_foreign_row *row, const char *path);
+/* Position of the option "section.name", or of "name", in the cell of Norma; -1: it is not there. */
+int nm_foreign_option_position(const nm_foreign_row *row, const char *path);

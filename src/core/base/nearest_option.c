@@ -7,15 +7,16 @@
 
 #include "base/edit_distance.h"
 #include "base/foreign_names.h"
+#include "base/memory.h"
 
-enum { MOST_ROWS = 1000 };
+enum { MOST_ROWS = 100, ROW_RANKS = 16 };
 
 /* Kinds of similarity, the best one first. A name of another toolkit has SAME_MEANING + the number of its row
- * among those that have it. */
+ * among those that have it, times ROW_RANKS, + the option's rank in this row. */
 enum {
     SAME_PATH,
     SAME_MEANING,
-    SAME_NAME = SAME_MEANING + MOST_ROWS,
+    SAME_NAME = SAME_MEANING + MOST_ROWS * ROW_RANKS,
     SAME_BEGINNING,
     NEAR,
     SAME_END,
@@ -28,13 +29,21 @@ const char *nm_option_name(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* The number of the first row with a foreign name that names this option; -1: none does. */
-static int foreign_row(const char *given, const char *known_path)
+/* Within a row, the options whose name the given one ends with come first: adam_beta2 is optim.beta2. */
+static int rank_in_row(const char *given, const char *known, int position)
+{
+    return nm_ends_with(given, known) ? 0 : position < ROW_RANKS - 1 ? position + 1 : ROW_RANKS - 1;
+}
+
+/* The number of the first row with a foreign name that names this option, and its rank there; -1: none. */
+static int foreign_rank(const char *given, const char *known_path)
 {
     const nm_foreign_row *row = NULL;
-    for (int i = 0; (row = nm_foreign_find(given, false, row)) != NULL && i < MOST_ROWS; i++)
-        if (nm_foreign_names_option(row, known_path))
-            return i;
+    for (int i = 0; (row = nm_foreign_find(given, false, row)) != NULL && i < MOST_ROWS; i++) {
+        int position = nm_foreign_option_position(row, known_path);
+        if (position >= 0)
+            return i * ROW_RANKS + rank_in_row(given, nm_option_name(known_path), position);
+    }
     return -1;
 }
 
@@ -45,9 +54,9 @@ static uint64_t similarity(const char *given_path, const char *known_path)
     size_t n_given = strlen(given), n_known = strlen(known);
     if (nm_edit_distance(given_path, known_path) <= 1)
         return SAME_PATH;
-    int row = foreign_row(given, known_path);
-    if (row >= 0)
-        return SAME_MEANING + (uint64_t)row;
+    int rank = foreign_rank(given, known_path);
+    if (rank >= 0)
+        return SAME_MEANING + (uint64_t)rank;
     if (!strcmp(given, known))
         return SAME_NAME;
     if (nm_foreign_find(given, false, NULL))
