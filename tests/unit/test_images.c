@@ -62,6 +62,8 @@ static void test_formats(void **state)
     assert_int_equal(nm_image_decode(small_jpeg, sizeof small_jpeg, "a.jpg", 2, pixels, &err), NM_OK);
     assert_pixel(pixels, 200, 40, 40, 24); /* JPEG blurs the border of the halves */
     assert_pixel(pixels + 9, 30, 60, 220, 24);
+    assert_int_equal(nm_image_decode(small_cmyk, sizeof small_cmyk, "b.jpg", 2, pixels, &err), NM_OK);
+    assert_pixel(pixels, 225, 49, 49, 0);
 }
 
 /* Every prefix, and every file with one changed byte, is an image or NM_FORMAT that names the file. */

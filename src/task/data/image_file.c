@@ -55,6 +55,16 @@ static void jpeg_message(j_common_ptr decoder, int level)
         jpeg_stop(decoder);
 }
 
+/* inks: a row of CMYK, which Adobe's programs store inverted; NULL: the image is RGB. */
+static void read_jpeg_row(struct jpeg_decompress_struct *decoder, JSAMPARRAY inks, uint8_t *rgb)
+{
+    const int flip = decoder->saw_Adobe_marker ? 0 : 255;
+    jpeg_read_scanlines(decoder, inks ? inks : &rgb, 1);
+    for (uint32_t x = 0; inks && x < 4 * decoder->output_width; x += 4)
+        for (uint32_t c = 0; c < NM_IMAGE_CHANNELS; c++)
+            *rgb++ = (uint8_t)((((*inks)[x + c] ^ flip) * ((*inks)[x + 3] ^ flip) + 127) / 255);
+}
+
 static nm_status read_jpeg(const void *data, size_t bytes, const char *name, picture *p, nm_error *err)
 {
     struct jpeg_decompress_struct decoder;
@@ -72,14 +82,16 @@ static nm_status read_jpeg(const void *data, size_t bytes, const char *name, pic
     }
     jpeg_mem_src(&decoder, data, bytes);
     jpeg_read_header(&decoder, TRUE);
-    decoder.out_color_space = JCS_RGB;
+    decoder.out_color_space = decoder.num_components == 4 ? JCS_CMYK : JCS_RGB;
     status = alloc_picture(p, decoder.image_height, decoder.image_width, name, err);
     if (status == NM_OK)
         jpeg_start_decompress(&decoder);
-    while (status == NM_OK && decoder.output_scanline < decoder.output_height) {
-        JSAMPROW row = p->pixels + (size_t)decoder.output_scanline * decoder.output_width * NM_IMAGE_CHANNELS;
-        jpeg_read_scanlines(&decoder, &row, 1);
-    }
+    JSAMPARRAY inks = NULL;
+    if (status == NM_OK && decoder.out_color_space == JCS_CMYK)
+        inks = decoder.mem->alloc_sarray((j_common_ptr)&decoder, JPOOL_IMAGE, 4 * decoder.output_width, 1);
+    while (status == NM_OK && decoder.output_scanline < decoder.output_height)
+        read_jpeg_row(&decoder, inks,
+                      p->pixels + (size_t)decoder.output_scanline * decoder.output_width * NM_IMAGE_CHANNELS);
     if (status == NM_OK)
         jpeg_finish_decompress(&decoder);
     jpeg_destroy_decompress(&decoder);
