@@ -127,14 +127,14 @@ static void test_folder_of_classes(void **state)
     write_file("train/cat/b.JPG", small_jpeg, sizeof small_jpeg);
     write_file("train/cat/a.png", small_png, sizeof small_png);
     write_file("train/cat/c.png", "no image", 8);
-    write_file("train/cat/notes.txt", "ignored", 7);
+    write_file("train/cat/d.webp", "counted", 7);
     write_file("train/.hidden/1.png", small_png, sizeof small_png);
     assert_int_equal(read_set(&train, &classes, "train", true, 0, &err), NM_OK);
     assert_int_equal(train.n, 3);
     assert_int_equal(classes.n, 2);
     assert_string_equal(classes.items[0].text, "cat");
     assert_int_equal(train.labels[2], 1);
-    assert_int_equal(train.n_broken, 1);
+    assert_int_equal(train.n_broken, 2);
     assert_non_null(strstr(train.broken, "train/cat/c.png"));
     write_file("valid/cat/1.png", small_png, sizeof small_png);
     write_file("valid/dog/1.png", small_png, sizeof small_png);

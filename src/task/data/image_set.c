@@ -82,6 +82,12 @@ static nm_status list_folder(const char *path, struct dirent ***entries, int *n,
     return *n < 0 ? nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno)) : NM_OK;
 }
 
+static void count_broken(nm_image_set *set, const char *why)
+{
+    if (!set->n_broken++)
+        set->broken = nm_duplicate(why);
+}
+
 /* A damaged file is counted; other errors end the reading. */
 static nm_status read_file(nm_image_set *set, const char *path, int32_t label, nm_error *err)
 {
@@ -92,8 +98,7 @@ static nm_status read_file(nm_image_set *set, const char *path, int32_t label, n
     set->n--;
     if (status != NM_FORMAT)
         return nm_fail(err, status, "%s", why.text);
-    if (!set->n_broken++)
-        set->broken = nm_duplicate(why.text);
+    count_broken(set, why.text);
     return NM_OK;
 }
 
@@ -106,9 +111,12 @@ static nm_status read_class(nm_image_set *set, const nm_image_source *source, co
     NM_TRY(list_folder(folder, &entries, &n, err));
     nm_status status = NM_OK;
     for (int i = 0; i < n && status == NM_OK && (!source->per_class || taken < source->per_class); i++) {
-        if (!has_image_name(entries[i]->d_name))
-            continue;
         NM_AUTO_FREE char *path = nm_path_join(folder, entries[i]->d_name);
+        if (!has_image_name(path)) {
+            NM_AUTO_FREE char *why = nm_format("%s: no file .jpg, .jpeg or .png", path);
+            count_broken(set, why);
+            continue;
+        }
         const size_t before = set->n;
         status = read_file(set, path, label, err);
         taken += set->n > before;
