@@ -61,6 +61,24 @@ def test_comma_and_colon_in_paths(tmp_path):
                  "--bpe-merges", "0", "--output", tmp_path / "data")[0] == 0
 
 
+def test_comma_and_colon_in_archives(tmp_path):
+    """A member of an archive can have such a name, too."""
+    with tarfile.open(tmp_path / "ar.tar", "w") as tar:
+        for name in ("p,q:r.aa", "p,q:r.bb", "s.aa", "s.bb"):
+            write(tmp_path / name, "a house\n" * 9)
+            tar.add(tmp_path / name, name)
+            (tmp_path / name).unlink()
+    archive = str(tmp_path / "ar.tar")
+    for names in ("p,q:r", "p,q:r,ARCHIVE/s", "p,q:r.aa:ARCHIVE/p,q:r.bb,ARCHIVE/s.aa:ARCHIVE/s.bb"):
+        code, _, err = norma("prepare", "--train", archive + "/" + names.replace("ARCHIVE", archive),
+                             "--valid-every", "2",
+                             "--source-lang", "aa", "--target-lang", "bb", "--bpe-merges", "0",
+                             "--output", tmp_path / str(len(names)))
+        assert code == 0, err
+    assert norma("score", "bleu", archive + "/s.aa", "--reference", f"{archive}/p,q:r.aa,{archive}/s.bb",
+                 "--bootstrap", "0")[0] == 0
+
+
 def test_comma_in_a_model_of_an_ensemble(top, tmp_path):  # noqa: F811
     """Each path of a list can contain commas, not only a path that is the whole list."""
     (tmp_path / "lr=0.1,wd=0").symlink_to(top / "translate")

@@ -324,6 +324,16 @@ nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
     return status;
 }
 
+bool nm_archive_may_contain(const char *path)
+{
+    nm_archive *archive;
+    nm_error ignored;
+    nm_status status = nm_archive_open(&archive, path, &ignored);
+    if (archive)
+        nm_archive_close(archive);
+    return status != NM_IO;
+}
+
 nm_status nm_archive_open_zip(nm_archive **archive, const char *file, nm_error *err)
 {
     struct stat info;

@@ -20,14 +20,16 @@ static char *in_folder(const nm_pair_config *config, const char *name)
 }
 
 /* Finds the file with this name, or with this name and a suffix of XML, SGML or compressed files. The caller
- * frees *path; it is that of the name itself if no file is found. */
+ * frees *path; it is that of the name itself if no file is found. A name in an archive is found without
+ * reading the archive, unless it could be several names. */
 static nm_status find_file(const nm_pair_config *config, const char *name, char **path, bool *found,
                            nm_error *err)
 {
     static const char *const markup_suffixes[] = {"", ".xml", ".sgm"};
     *path = in_folder(config, name);
     NM_TRY(nm_file_find(*path, found, err));
-    *found = *found || nm_archive_prefix(*path);
+    size_t archive = nm_archive_prefix(*path);
+    *found |= archive && (!strpbrk(*path + archive, ",:") || nm_archive_may_contain(*path));
     for (int m = 0; m < 3 && !*found; m++)
         for (size_t i = 0; nm_compressed_suffixes[i] && !*found; i++) {
             char *name_with_suffix = nm_format("%s%s%s", name, markup_suffixes[m], nm_compressed_suffixes[i]);
@@ -55,20 +57,6 @@ static bool is_there(const nm_pair_config *config, const char *name)
     return there;
 }
 
-/* Whether a name is one file, and not a list: after the name of an archive, commas and colons separate
- * files. */
-static bool is_one_file(const nm_pair_config *config, const char *name)
-{
-    char *path;
-    bool found;
-    nm_error ignored;
-    bool there = find_file(config, name, &path, &found, &ignored) != NM_OK || found;
-    const size_t archive = path ? nm_archive_prefix(path) : 0;
-    there = there && !(archive && strpbrk(path + archive, ",:"));
-    free(path);
-    return there;
-}
-
 static char *replace_language(const char *name, const char *language)
 {
     static const char mark[] = "{lang}";
@@ -90,7 +78,7 @@ static const char *find_colon(const nm_pair_config *config, const char *source)
 {
     const char *first = strchr(source, ':');
     char *prefixed = nm_format("%s.%s", source, config->languages[0]);
-    bool one_name = first && (is_one_file(config, prefixed) || is_one_file(config, source));
+    bool one_name = first && (is_there(config, prefixed) || is_there(config, source));
     free(prefixed);
     if (one_name || config->sides == 1)
         return NULL;
@@ -133,7 +121,7 @@ static nm_pair_format format_of(const nm_pair_config *config, const char *source
 bool nm_pair_source_exists(const void *config, const char *source)
 {
     NM_AUTO_FREE char *name = side_name(config, source, 0);
-    return is_one_file(config, name) || is_one_file(config, source);
+    return is_there(config, name) || is_there(config, source);
 }
 
 bool nm_pair_source_has_markup(const nm_pair_config *config, const char *source)
