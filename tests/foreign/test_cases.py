@@ -102,7 +102,8 @@ def test_repetitions_of_a_language_model(top):  # noqa: F811
     assert not any(map(repeats, lines("--no-repeat-ngram-size", "1")))
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGALRM,
+                                    signal.SIGPROF, signal.SIGIO, signal.SIGPWR, signal.SIGRTMAX])
 def test_batch_systems_signal(top, tmp_path, number):  # noqa: F811
     """https://github.com/facebookincubator/submitit/issues/1697: a checkpoint before the end."""
     run = subprocess.Popen([NORMA, "train", str(RECIPES / "demo.ini"), "--data.folder", str(top / "pairs"),
@@ -330,7 +331,7 @@ def test_encodings_are_those_of_a_file(tmp_path, recipe, row):
     assert code == 4 and "latin1:" in err and "not UTF-8" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGXCPU])
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGALRM])
 def test_batch_systems_signal_a_comparison(top, tmp_path, number):  # noqa: F811
     """As a training, a comparison ends with checkpoints of its runs."""
     pairs = ["--source-lang", "aa", "--target-lang", "bb", "--bpe-merges", "20", "--output", tmp_path / "d"]

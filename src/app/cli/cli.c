@@ -1,6 +1,5 @@
 #include "cli/cli.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,14 +47,33 @@ char *nm_cli_option_name(const nm_command *command, const nm_options *options, c
     return nm_format("--%s.%s", section, key);
 }
 
+void nm_cli_stop_signals(sigset_t *signals)
+{
+    static const int numbers[] = {SIGINT,  SIGTERM,   SIGHUP,  SIGUSR1, SIGUSR2, SIGXCPU,
+                                  SIGALRM, SIGVTALRM, SIGPROF, SIGIO,   SIGPWR,  SIGSTKFLT};
+    sigemptyset(signals);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(signals, numbers[i]);
+    for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+        sigaddset(signals, number);
+}
+
+void nm_cli_handle_signals(const sigset_t *signals, void (*handler)(int number), int flags)
+{
+    for (int number = 1; number <= SIGRTMAX; number++) {
+        struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, inherited;
+        if (sigismember(signals, number) == 1 && !sigaction(number, NULL, &inherited) &&
+            inherited.sa_handler == SIG_DFL)
+            sigaction(number, &action, NULL);
+    }
+}
+
 void nm_cli_handle_stops(void (*handler)(int number))
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
-    struct sigaction action = {.sa_handler = handler}, inherited;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaction(numbers[i], &action, NULL);
-    if (!sigaction(SIGHUP, NULL, &inherited) && inherited.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &action, NULL);
+    sigset_t signals;
+    nm_cli_stop_signals(&signals);
+    nm_cli_handle_signals(&signals, handler, 0);
+    sigaction(SIGINT, &(struct sigaction){.sa_handler = handler}, NULL);
     signal(SIGCHLD, SIG_DFL); /* the parent process may have ignored it */
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <limits.h>
+#include <signal.h>
 
 #include "norma/option.h"
 
@@ -90,8 +91,13 @@ void nm_cli_manual(const nm_command *command, FILE *out);
 /* Writes text for roff with its special characters escaped; an empty line starts a paragraph. */
 void nm_cli_write_roff(const char *text, FILE *out);
 
-/* Handles the signals that end a command with its work saved: those of users, terminals and batch systems,
- * see train.c. SIGHUP stays ignored if the parent process ignores it, as nohup does. */
+/* The signals of users, terminals, batch systems and timers whose default action ends a process, without
+ * those of the keyboard and of errors that dump core. */
+void nm_cli_stop_signals(sigset_t *signals);
+/* Handles signals. Those that the parent process ignores stay ignored, as nohup and background jobs of a
+ * script expect, and a handler of a library, such as a profiler's, stays. */
+void nm_cli_handle_signals(const sigset_t *signals, void (*handler)(int number), int flags);
+/* The signals that end a comparison or a study with its work saved; SIGINT in background jobs, too. */
 void nm_cli_handle_stops(void (*handler)(int number));
 
 /* The path of a file in the folder of this program, heap; NULL if the folder is unknown. */

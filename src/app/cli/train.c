@@ -18,7 +18,8 @@ static nm_training *volatile opened; /* for the signal handler */
 
 /* Requests a checkpoint and the end of training. A second SIGINT or SIGTERM ends the process immediately. The
  * other signals may be sent repeatedly: SIGPIPE with every message, SIGHUP by the terminal and by the shell,
- * SIGUSR1 and SIGUSR2 by batch systems (submitit, Grid Engine), SIGXCPU at the soft limit of CPU time. */
+ * SIGUSR1 and SIGUSR2 by batch systems (submitit, Grid Engine), SIGXCPU at the soft limit of CPU time,
+ * SIGALRM by a timer that the parent process has set. */
 static void on_signal(int number)
 {
     bool interrupt = number == SIGINT || number == SIGTERM;
@@ -30,15 +31,12 @@ static void on_signal(int number)
     nm_training_stop(opened);
 }
 
-/* Signals that the parent process ignores stay ignored, as nohup and background jobs of a script expect. */
 static void handle_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, inherited;
-        if (!sigaction(numbers[i], NULL, &inherited) && inherited.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &action, NULL);
-    }
+    sigset_t signals;
+    nm_cli_stop_signals(&signals);
+    sigaddset(&signals, SIGPIPE);
+    nm_cli_handle_signals(&signals, on_signal, SA_RESTART);
 }
 
 typedef struct console {
