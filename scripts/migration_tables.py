@@ -31,7 +31,7 @@ for line in source.splitlines():
     elif line.startswith('    {{"'):
         sys.exit(f"{SOURCE}: a row in another form: {line}")
 old = (ROOT / PAGE).read_text(encoding="utf-8")
-form = re.compile(r"(<!-- foreign_names ([a-z ]+) -->\n).*?(<!-- end of table -->\n)", re.S)
+form = re.compile(r"(<!-- foreign_names ([A-Za-z ]+) -->\n).*?(<!-- end of table -->\n)", re.S)
 if sorted(name for _, name, _ in form.findall(old)) != sorted(tables):
     sys.exit(f"{PAGE} needs one place for each of the tables {', '.join(sorted(tables))}")
 new = form.sub(lambda place: place[1] + tables[place[2]] + place[3], old)

@@ -208,6 +208,16 @@ refuses 2 'unknown option run.early_stopping; the most similar one is train.pati
 refuses 2 'unknown option run.encoder_embed_dim; the most similar one is model.width' train translate --encoder-embed-dim 512
 refuses 2 'unknown option run.optimizer; the most similar one is optim.name' train translate --optimizer adam
 refuses 2 'unknown option run.gpus; --help lists the options' train translate --gpus 1
+refuses 2 'unknown option run.transformer_dropout; the most similar one is model.dropout' train translate --transformer-dropout 0.1
+refuses 2 'unknown option run.adam_beta2; the most similar one is optim.beta2' train translate --adam-beta2 0.9
+refuses 2 'unknown option generate.max_new_tokens; the most similar one is sample.tokens' generate model --max-new-tokens 9
+refuses 2 'unknown option run.max_length; the most similar one is data.max_length' train translate --max-length 50
+refuses 2 'unknown option run.maxtokens; the most similar one is train.max_tokens' train translate --maxtokens 512
+# Another word is another meaning, however few letters differ.
+for name in reset-optimizer encoder-layerdrop scoring clip-norm-type log-level embedding-vectors weights encoder-type eval-delay; do
+    refuses 2 "unknown option run.${name//-/_}; --help lists the options" train translate --$name 1
+done
+refuses 2 'unknown option prepare.separator; --help lists the options' prepare --separator '@@'
 refuses 2 'unknown option run.exponential_smoothing; the most similar one is train.ema_decay' train translate --exponential-smoothing 1e-4
 refuses 2 'unknown option run.data: data is a section of options, such as data.folder' train translate --data d
 refuses 2 'unknown option translate.mert_weights; --help lists the options' translate model --mert-weights tuned.ini

@@ -17,9 +17,7 @@ enum {
     SAME_PATH,
     SAME_MEANING,
     SAME_NAME = SAME_MEANING + MOST_ROWS * ROW_RANKS,
-    SAME_BEGINNING,
-    NEAR,
-    SAME_END,
+    SAME_WORDS,
     DIFFERENT
 };
 
@@ -47,11 +45,61 @@ static int foreign_rank(const char *given, const char *known_path)
     return -1;
 }
 
+/* Whether the next words are the same one: equal, shortened, or with a typing error. */
+static bool is_same_word(const char *given, size_t n_given, const char *known, size_t n_known)
+{
+    enum { SHORTEST = 3, WITH_ERROR = 4, WITH_ERRORS = 9 };
+    if (n_given <= n_known && (n_given == n_known || n_given >= SHORTEST) && !memcmp(given, known, n_given))
+        return true;
+    NM_AUTO_FREE char *a = nm_format("%.*s", (int)n_given, given),
+                      *b = nm_format("%.*s", (int)n_known, known);
+    return n_given >= WITH_ERROR && nm_edit_distance(a, b) <= 1 + (n_given >= WITH_ERRORS);
+}
+
+/* Whether both names begin with the same words. *rest: what the known one has in addition. */
+static bool begins_with_words(const char *given, const char *known, const char **rest)
+{
+    for (bool more = true; more;) {
+        size_t n_given = strcspn(given, "_"), n_known = strcspn(known, "_");
+        if (!is_same_word(given, n_given, known, n_known))
+            return false;
+        more = given[n_given];
+        given += n_given + more;
+        known += n_known;
+        if (more && !*known++)
+            return false;
+    }
+    *rest = known;
+    return true;
+}
+
+static char *without_underscores(const char *name)
+{
+    char *copy = nm_duplicate(name), *end = copy;
+    for (const char *at = name; *at; at++)
+        if (*at != '_')
+            *end++ = *at;
+    *end = '\0';
+    return copy;
+}
+
+/* Another word is another meaning: the words are similar, except for a short one such as bpe_ or _a, or the
+ * names differ in one letter without their underscores (maxtokens). */
+static bool has_same_words(const char *given, const char *known)
+{
+    enum { SHORT_WORD = 4, SHORTEST_JOINED = 6 };
+    const char *rest, *second = strchr(known, '_');
+    if (begins_with_words(given, known, &rest) && strlen(rest) <= SHORT_WORD)
+        return true;
+    if (second && second - known < SHORT_WORD && begins_with_words(given, second + 1, &rest) && !*rest)
+        return true;
+    NM_AUTO_FREE char *a = without_underscores(given), *b = without_underscores(known);
+    return strlen(a) >= SHORTEST_JOINED && nm_edit_distance(a, b) <= 1;
+}
+
 static uint64_t similarity(const char *given_path, const char *known_path)
 {
-    enum { SHORTEST_PART = 3 };
     const char *given = nm_option_name(given_path), *known = nm_option_name(known_path);
-    size_t n_given = strlen(given), n_known = strlen(known);
     if (nm_edit_distance(given_path, known_path) <= 1)
         return SAME_PATH;
     int rank = foreign_rank(given, known_path);
@@ -61,14 +109,7 @@ static uint64_t similarity(const char *given_path, const char *known_path)
         return SAME_NAME;
     if (nm_foreign_find(given, false, NULL))
         return DIFFERENT; /* the option with this meaning is one of another command */
-    if (n_given >= SHORTEST_PART && 3 * n_given >= n_known && !strncmp(known, given, n_given))
-        return SAME_BEGINNING;
-    if (nm_edit_distance_is_near(nm_edit_distance(given, known), given))
-        return NEAR;
-    if (n_given >= SHORTEST_PART && 2 * n_given >= n_known && n_known > n_given &&
-        known[n_known - n_given - 1] == '_' && !strcmp(known + n_known - n_given, given))
-        return SAME_END;
-    return DIFFERENT;
+    return has_same_words(given, known) ? SAME_WORDS : DIFFERENT;
 }
 
 static uint64_t n_sections(const char *path)
