@@ -92,6 +92,7 @@ train scaled --model.preset llama --model.rope_scaling llama3 --model.rope_facto
     --model.rope_original 8 --model.first_input bos
 round_trip scaled LlamaForCausalLM
 has hf-scaled/config.json '"rope_type": "llama3"'
+has hf-scaled/config.json '"rope_scaling"'
 # The scaling and the first input change the probabilities, the first input also the texts.
 texts=$("$NORMA" generate back-scaled.safetensors --prompt '' --samples 8 --tokens 12 --threads 1 2>&1) same_texts=''
 for change in 's/"factor": 5.0/"factor": 1.0/' 's/"bos_token_id": [0-9]*/"bos_token_id": 2/'; do

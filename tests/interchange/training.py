@@ -226,8 +226,8 @@ def check_family(name, ids):
              "matrices"], clip=0.5,
             settings={"betas": (0.9, 0.95), "weight_decay": 0.3})
     compare(name, ids, "sgd", sgd, ["--optim.name", "sgd", "--optim.momentum", "0"], label="sgd")
-    compare(name, ids, "sgd", 0.4 * sgd, ["--optim.name", "sgd", "--optim.momentum", "0.9", "--optim.weight_decay",
-                                     "0.05"], clip=1.0,
+    compare(name, ids, "sgd", 0.4 * sgd, ["--optim.name", "sgd", "--optim.momentum", "0.9",
+                                           "--optim.weight_decay", "0.05"], clip=1.0,
             settings={"momentum": 0.9, "weight_decay": 0.05}, label="sgd with momentum and decay")
 
 

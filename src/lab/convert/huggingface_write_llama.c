@@ -120,13 +120,16 @@ static json_t *layer_type(const void *config, size_t i)
     return json_string(full ? "full_attention" : "sliding_attention");
 }
 
-/* The parts of config.json that only Gemma has. The angles are those of the two kinds of layers. */
+/* The parts of config.json that only Gemma has. The angles are those of the two kinds of layers, of which
+ * transformers 4 has rope_theta and rope_local_base_freq. */
 static void describe_gemma(json_t *config, const nm_lm_config *c, int32_t head_width)
 {
     json_t *global = json_object_get(config, "rope_parameters"),
            *local = c->local_rope_base > 0
                         ? json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", c->local_rope_base)
                         : json_copy(global);
+    nm_json_add(config, "{s:f}", "rope_local_base_freq",
+                c->local_rope_base > 0 ? c->local_rope_base : c->rope_base);
     nm_json_add(config, "{s:{s:O, s:o}, s:o, s:i, s:O}", "rope_parameters", "full_attention", global,
                 "sliding_attention", local, "layer_types", nm_json_list((size_t)c->layers, layer_type, c),
                 "query_pre_attn_scalar", (int)head_width, "hidden_activation",
@@ -158,6 +161,8 @@ static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *voca
         class->window ? json_integer((json_int_t)(c->window ? c->window : c->context)) : NULL);
     if (config && class->gemma)
         describe_gemma(config, c, w.value);
+    else if (config && c->rope_scaling != NM_ROPE_UNSCALED) /* the key of transformers 4 */
+        nm_json_add(config, "{s:O}", "rope_scaling", json_object_get(config, "rope_parameters"));
     return config;
 }
 
