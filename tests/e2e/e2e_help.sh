@@ -214,7 +214,7 @@ refuses 2 'unknown option generate.max_new_tokens; the most similar one is sampl
 refuses 2 'unknown option run.max_length; the most similar one is data.max_length' train translate --max-length 50
 refuses 2 'unknown option run.maxtokens; the most similar one is train.max_tokens' train translate --maxtokens 512
 # Another word is another meaning, however few letters differ.
-for name in reset-optimizer encoder-layerdrop scoring clip-norm-type log-level embedding-vectors weights encoder-type eval-delay; do
+for name in scoring clip-norm-type log-level embedding-vectors eval-delay lambda-align quant-layers; do
     refuses 2 "unknown option run.${name//-/_}; --help lists the options" train translate --$name 1
 done
 refuses 2 'unknown option prepare.separator; --help lists the options' prepare --separator '@@'

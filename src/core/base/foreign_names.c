@@ -146,7 +146,7 @@ static const nm_foreign_row language_models[] = {
     {{"`num_attention_heads`, `n_head`", "`n_head`", "`nhead`, `num_heads`"}, "`model.heads`"},
     {{"`num_key_value_heads`", "", "`n_kv_heads`"}, "`model.key_value_heads`"},
     {{"`head_dim`", "", ""}, "`model.head_width`"},
-    {{"`vocab_size`", "`vocab_size`", ""}, "`prepare.bpe_merges`, `prepare.max_words`"},
+    {{"`vocab_size`", "`vocab_size`", ""}, "`prepare.spm_vocab_size`, `prepare.bpe_vocabulary`"},
     {{"`train_file`, `validation_file`", "`dataset`", ""}, "`data.folder`, `data.train`"},
     {{"`layer_norm_eps`, `layer_norm_epsilon`", "", ""}, "`norm.layer.epsilon`"},
     {{"`rms_norm_eps`", "", "`norm_eps`"}, "`norm.rms.epsilon`"},
