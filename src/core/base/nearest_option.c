@@ -13,13 +13,7 @@ enum { MOST_ROWS = 100, ROW_RANKS = 16 };
 
 /* Kinds of similarity, the best one first. A name of another toolkit has SAME_MEANING + the number of its row
  * among those that have it, times ROW_RANKS, + the option's rank in this row. */
-enum {
-    SAME_PATH,
-    SAME_MEANING,
-    SAME_NAME = SAME_MEANING + MOST_ROWS * ROW_RANKS,
-    SAME_WORDS,
-    DIFFERENT
-};
+enum { SAME_PATH, SAME_MEANING, SAME_NAME = SAME_MEANING + MOST_ROWS * ROW_RANKS, SAME_WORDS, DIFFERENT };
 
 const char *nm_option_name(const char *path)
 {
