@@ -500,7 +500,7 @@ def check_document(folder, text):
     tokenizer = AutoTokenizer.from_pretrained(f"{folder}-hf")
     norma("convert", f"{folder}-hf", "--from", "huggingface", "-o", f"{folder}-back.safetensors")
     with open("document.txt", "w") as file:
-        file.write(text + "\n")  # the newline after the last line is not part of the text
+        file.write(text)
     end, ids = tokenizer.eos_token_id, tokenizer.encode(text, add_special_tokens=False)
     with torch.no_grad():
         model = AutoModelForCausalLM.from_pretrained(f"{folder}-hf").eval()

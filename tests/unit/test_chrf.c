@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,21 @@ static void spaces_and_letters(void **state)
     assert_close(score_one(&config, "AB", "ab"), 0);
     config.lowercase = true;
     assert_close(score_one(&config, "AB", "ab"), 100);
+}
+
+/* ASCII punctuation is a separate word at both ends of a word, every other character is a part of it. */
+static void punctuation(void **state)
+{
+    (void)state;
+    nm_chrf_config config = nm_chrf_default();
+    config.word_order = 2;
+    for (char c = '!'; c <= '~'; c++) {
+        const char ends[][6] = {{'a', 'b', c}, {'a', 'b', ' ', c}, {c, 'a', 'b'}, {c, ' ', 'a', 'b'}};
+        bool mark = strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", c);
+        for (int i = 0; i < 4; i += 2)
+            if ((score_one(&config, ends[i], ends[i + 1]) > 99.9) != mark)
+                fail_msg("%s is %sone word", ends[i], mark ? "" : "not ");
+    }
 }
 
 static void words(void **state)
@@ -133,13 +149,9 @@ static void line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(characters),
-        cmocka_unit_test(spaces_and_letters),
-        cmocka_unit_test(words),
-        cmocka_unit_test(references),
-        cmocka_unit_test(empty),
-        cmocka_unit_test(line),
-        cmocka_unit_test(short_references),
+        cmocka_unit_test(characters), cmocka_unit_test(spaces_and_letters), cmocka_unit_test(punctuation),
+        cmocka_unit_test(words),      cmocka_unit_test(references),         cmocka_unit_test(empty),
+        cmocka_unit_test(line),       cmocka_unit_test(short_references),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

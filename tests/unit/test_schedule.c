@@ -65,6 +65,41 @@ static void test_warmup_as_a_fraction(void **state)
     }
 }
 
+static void assert_rate(nm_schedule_config config, double factor, int64_t n, double wanted)
+{
+    nm_schedule s;
+    config.lr = 0.001;
+    config.scale = 1;
+    nm_schedule_init(&s, &config, 64, TOTAL);
+    s.state.factor = factor;
+    double rate = nm_schedule_lr(&s, n);
+    if (!(fabs(rate - wanted) <= 1e-15))
+        fail_msg("rate %.17g of update %lld instead of %.17g", rate, (long long)n, wanted);
+}
+
+static void test_rates_by_hand(void **state)
+{
+    (void)state;
+    const nm_schedule_config root = {.name = NM_SCHEDULE_INVERSE_SQRT, .init_lr = 0.0002, .warmup = WARMUP},
+                             no_rise = {.name = NM_SCHEDULE_INVERSE_SQRT, .init_lr = 0.0002};
+    assert_rate(root, 1, 1, 0.0002);
+    assert_rate(root, 1, 11, 0.0006);
+    assert_rate(root, 1, 1 + WARMUP, 0.001);
+    assert_rate(root, 1, 1 + 4 * WARMUP, 0.0005);
+    assert_rate(no_rise, 1, 1, 0.001);
+    assert_rate(no_rise, 1, 5, 0.0005);
+    /* scale / sqrt(width) is 1/8; the warm-up of W updates ends at W - 1, at least at 1. */
+    nm_schedule_config steps = {.name = NM_SCHEDULE_VAL_DECAY, .warmup = 4};
+    assert_rate(steps, 1, 2, 2.0 / 64);
+    assert_rate(steps, 1, 3, 3.0 / 64);
+    assert_rate(steps, 0.5, 9, 1.5 / 64);
+    steps.warmup = 1;
+    assert_rate(steps, 1, 5, 1.0 / 8);
+    steps.warmup = 0;
+    assert_rate(steps, 1, 5, 1.0 / 8);
+    assert_rate((nm_schedule_config){.name = NM_SCHEDULE_NO_WARMUP}, 0.25, 7, 0.00025);
+}
+
 static void test_cosine_starts_low_and_ends_at_zero(void **state)
 {
     (void)state;
@@ -299,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_warmup_is_linear_and_ends_at_the_peak),
         cmocka_unit_test(test_warmup_as_a_fraction),
+        cmocka_unit_test(test_rates_by_hand),
         cmocka_unit_test(test_cosine_starts_low_and_ends_at_zero),
         cmocka_unit_test(test_wsd_is_constant_between_warmup_and_decay),
         cmocka_unit_test(test_the_final_rate_is_a_fraction_of_the_peak),

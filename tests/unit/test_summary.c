@@ -27,6 +27,8 @@ static void mean_and_deviation(void **state)
     assert_true(near(s.deviation, sqrt(32.0 / 7)));
     const double large[] = {1e9 + 1, 1e9 + 2, 1e9 + 3};
     assert_true(near(nm_summary_of(large, 3).deviation, 1));
+    const double uneven[] = {1e9, 1e9 + 1, 1e9 + 1}; /* the mean is rounded */
+    assert_true(fabs(nm_summary_of(uneven, 3).deviation - sqrt(1.0 / 3)) < 1e-12);
 }
 
 static void little_to_average(void **state)
@@ -54,6 +56,9 @@ static void holm_by_hand(void **state)
     nm_holm(one, 1, one);
     nm_holm(high, 2, high);
     assert_true(near(one[0], 0.02) && high[0] == 1 && high[1] == 1);
+    double first[] = {NAN, 0.02};
+    nm_holm(first, 2, first);
+    assert_true(isnan(first[0]) && near(first[1], 0.02));
 }
 
 /* For every alpha: step down from the smallest, rejecting while p_(k) <= alpha / (m - k + 1). */
