@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/memory.h"
 #include "model/lm.h"
 #include "train/schedule.h"

@@ -187,7 +187,7 @@ NM_CHOICES(nm_norm_state_mode, NM_NORM_STATE_MODES);
 
 /* Section [norm]: options of all types. */
 typedef struct nm_norm_config {
-    const char *at; /* norms of single sites, see nn/norm_assignment.h */
+    const char *at; /* norms of single sites, see norm/norm_assignment.h */
     nm_norm_statistics statistics;
     nm_norm_state_mode state;
     int64_t groups; /* 0: as in the site */

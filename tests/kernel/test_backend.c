@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "backend/backend_private.h"
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "norma/backend.h"
 
 static nm_backend *create(nm_backend_options options)

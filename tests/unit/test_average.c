@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/safetensors.h"
-#include "model/model_average.h"
+#include "train/model_average.h"
 
 static void write_model(const char *path, const char *update, float first, int64_t counter,
                         const char *config)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/model_average.h"
+#include "train/model_average.h"
 #include "model/tagger_model.h"
 #include "task/tasks.h"
 #include "train/checkpoint.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/bf16.h"
-#include "model/model_average.h"
+#include "train/model_average.h"
 #include "task/tasks.h"
 #include "train/checkpoint.h"
 

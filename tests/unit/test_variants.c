@@ -12,7 +12,7 @@
 #include "experiment/core_share.h"
 #include "experiment/run_queue.h"
 #include "experiment/variants.h"
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 #include "task/tasks.h"
 #include "train/train_options.h"
 

@@ -9,7 +9,7 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/option_value.h"
-#include "experiment/comparison_options.h"
+#include "api/comparison_options.h"
 #include "experiment/comparison_plan.h"
 #include "experiment/experiment.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/option_value.h"

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/option_value.h"
 #include "experiment/run_plan.h"
-#include "experiment/study_options.h"
+#include "api/study_options.h"
 #include "experiment/study_text.h"
 #include "experiment/study_trainer.h"
 #include "train/train_options.h"

@@ -6,7 +6,7 @@
 
 #include "api/option_values.h"
 #include "api/recipe.h"
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/file.h"
 #include "convert/convert.h"
 #include "experiment/variants.h"
@@ -423,7 +423,7 @@ int64_t nm_training_updates(const nm_training *self)
 
 size_t nm_training_parameters(const nm_training *self)
 {
-    return self ? (size_t)nm_params_learned(&nm_trainer_model(self->trainer)->params) : 0;
+    return self ? nm_trainer_parameters(self->trainer) : 0;
 }
 
 size_t nm_training_bytes(const nm_training *self)

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
-#include "model/model_average.h"
+#include "train/model_average.h"
 #include "train/checkpoint.h"
 
 typedef struct average_config { /* section [average] */

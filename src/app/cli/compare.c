@@ -10,7 +10,7 @@
 #include "cli/compare_progress.h"
 #include "cli/model_command.h"
 #include "cli/open_comm.h"
-#include "experiment/comparison_options.h"
+#include "api/comparison_options.h"
 
 static nm_comparison *volatile opened; /* for the signal handler */
 static volatile sig_atomic_t stop_requested;

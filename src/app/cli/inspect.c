@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/json.h"
 #include "base/file.h"
 #include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
 #include "cli/open_comm.h"
 #include "cli/open_backend.h"
+#include "norm/norm_assignment.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"
-#include "experiment/variants.h"
 
 typedef struct inspect_config { /* section [inspect] */
     const char *measure, *data, *tid_sites;

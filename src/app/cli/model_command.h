@@ -3,7 +3,7 @@
  * process the input. */
 #pragma once
 
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/open_comm.h"

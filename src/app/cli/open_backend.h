@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/cli.h"
-#include "model/device.h"
+#include "backend/device_options.h"
 
 /* Opens the backend, freed with nm_backend_free. Prints a warning if the system could not start the requested
  * number of threads. model: options of the model, which decide device.precision = trained; NULL: that is

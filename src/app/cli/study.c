@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "cli/model_command.h"
 #include "cli/study_data.h"
-#include "experiment/study_options.h"
+#include "api/study_options.h"
 #include "report/report.h"
 
 typedef struct input_config { /* section [input] */

@@ -2,7 +2,7 @@
  * and the norms with their running state. */
 #pragma once
 
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 #include "nn/tape.h"
 
 /* Blocks of rows of a fused weight: those of q, k and v. */

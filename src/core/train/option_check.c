@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/device.h"
-#include "nn/norm_assignment.h"
+#include "backend/device_options.h"
+#include "norm/norm_assignment.h"
 #include "train/train_options.h"
 #include "train/schedule.h"
 

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/safetensors.h"
 #include "base/utf8_check.h"
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 #include "train/checkpoint.h"
 #include "train/manifest.h"
 #include "train/schedule.h"

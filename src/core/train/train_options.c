@@ -1,6 +1,6 @@
 #include "train/train_options.h"
 
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "train/optimizer_type.h"
 #include "train/schedule.h"
 

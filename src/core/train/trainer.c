@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/file.h"
 #include "train/option_check.h"
 #include "train/run_config.h"

@@ -102,6 +102,7 @@ const nm_train_state *nm_trainer_state(const nm_trainer *trainer);
 /* Maximum memory of an update in bytes: parameters, gradients, optimizer state and activations, measured by a
  * dry run. */
 size_t nm_trainer_peak_bytes(const nm_trainer *trainer);
+size_t nm_trainer_parameters(const nm_trainer *trainer); /* number of learned parameters */
 /* XXH3-64 of the parameters. */
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);
 

@@ -3,7 +3,7 @@
  * (log.c). */
 #pragma once
 
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "train/checkpoint.h"

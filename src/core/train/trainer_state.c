@@ -53,6 +53,11 @@ size_t nm_trainer_peak_bytes(const nm_trainer *trainer)
     return trainer->peak_bytes;
 }
 
+size_t nm_trainer_parameters(const nm_trainer *trainer)
+{
+    return nm_params_learned(&trainer->model->params);
+}
+
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
 {
     nm_host_copies copies = {0};

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/memory.h"
 #include "experiment/run_match.h"
 #include "experiment/slurm_array.h"

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 #include "train/run_config.h"
 
 typedef struct progress { /* of the run's last record in its log */

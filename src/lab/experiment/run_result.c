@@ -13,7 +13,7 @@
 #include "base/record.h"
 #include "base/sort.h"
 #include "base/utf8_cut.h"
-#include "model/model_average.h"
+#include "train/model_average.h"
 #include "probe/tid.h"
 #include "base/bootstrap.h"
 #include "task/model_loader.h"

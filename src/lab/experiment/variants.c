@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 #include "norm/common.h"
 #include "norma/norm_type.h"
 
@@ -46,17 +46,6 @@ static nm_variant *add_variant(nm_variants *variants, const char *name, size_t o
     nm_variant *variant = &variants->list[variants->n++];
     *variant = (nm_variant){.name = nm_duplicate(name), .origin = origin};
     return variant;
-}
-
-bool nm_varies_encoder_norm(const nm_options *options)
-{
-    NM_AUTO_FREE char *encoder = nm_options_get(options, "model.encoder_norm");
-    return encoder && *encoder;
-}
-
-const char *nm_norm_option(const nm_options *options)
-{
-    return nm_varies_encoder_norm(options) ? "model.encoder_norm" : "model.norm";
 }
 
 nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, char **message, nm_error *err)

@@ -51,12 +51,6 @@ void nm_settings_release(nm_settings *settings);
 /* A new object with the values as strings. */
 json_t *nm_settings_json(const nm_settings *settings);
 
-/* Whether the options set model.encoder_norm: such a recipe compares norms of the encoder and keeps that of
- * the decoder. */
-bool nm_varies_encoder_norm(const nm_options *options);
-/* The option with the norm that a comparison replaces: "model.encoder_norm" if the recipe sets it, otherwise
- * "model.norm". */
-const char *nm_norm_option(const nm_options *options);
 /* If the recipe sets model.encoder_norm, model.norm from the command line would have no effect on the
  * encoder. As in norma compare, its value then replaces model.encoder_norm, and model.norm keeps the value of
  * the recipe. options: those of the command line, before the recipe is read; recipe: those of the recipe

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/device.h"
+#include "backend/device_options.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "data/checksums.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 #include "task/model_loader.h"
 #include "train/run_config.h"
 

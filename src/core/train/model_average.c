@@ -1,4 +1,4 @@
-#include "model/model_average.h"
+#include "train/model_average.h"
 
 #include <stdlib.h>
 #include <string.h>

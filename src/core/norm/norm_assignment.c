@@ -1,4 +1,4 @@
-#include "nn/norm_assignment.h"
+#include "norm/norm_assignment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -276,4 +276,15 @@ bool nm_norm_option_applies(const nm_options *options, const char *path)
         return shared_option_applies(options, path);
     NM_AUTO_FREE char *name = nm_format("%.*s", (int)(end - norm), norm);
     return nm_norm_options_any(options, nm_norm_is_named, name);
+}
+
+bool nm_varies_encoder_norm(const nm_options *options)
+{
+    NM_AUTO_FREE char *encoder = nm_options_get(options, "model.encoder_norm");
+    return encoder && *encoder;
+}
+
+const char *nm_norm_option(const nm_options *options)
+{
+    return nm_varies_encoder_norm(options) ? "model.encoder_norm" : "model.norm";
 }

@@ -1,7 +1,7 @@
 /* The options of a study: section [study]. The other options are those of norma train, for all runs. */
 #pragma once
 
-#include "experiment/comparison_options.h"
+#include "api/comparison_options.h"
 
 typedef struct nm_study_options { /* section [study] */
     const char *norms, *budget, *folder, *rates, *launch, *slurm;

@@ -44,6 +44,13 @@ bool nm_norm_options_any(const nm_options *options, nm_norm_predicate *is, const
  * or batch statistics. */
 bool nm_norm_option_applies(const nm_options *options, const char *path);
 
+/* Whether the options set model.encoder_norm: such a recipe compares norms of the encoder and keeps that of
+ * the decoder. */
+bool nm_varies_encoder_norm(const nm_options *options);
+/* The option with the norm that a comparison replaces: "model.encoder_norm" if the recipe sets it, otherwise
+ * "model.norm". */
+const char *nm_norm_option(const nm_options *options);
+
 /* Depends on the planned updates (nm_norm_type.follows_length). No argument: NULL. */
 nm_norm_predicate nm_norm_follows_length;
 /* The argument is the wanted name. */

@@ -1,4 +1,4 @@
-#include "experiment/comparison_options.h"
+#include "api/comparison_options.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_comparison_options, field, initial, min, max, help)
 /* clang-format off */

@@ -1,4 +1,4 @@
-#include "model/device.h"
+#include "backend/device_options.h"
 
 #include <string.h>
 

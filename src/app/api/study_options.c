@@ -1,4 +1,4 @@
-#include "experiment/study_options.h"
+#include "api/study_options.h"
 
 #include <math.h>
 #include <stdlib.h>
