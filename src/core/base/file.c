@@ -294,21 +294,24 @@ nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error
         return nm_fail(err, NM_IO, "%s: is a folder", path);
     }
     bool direct = exists && !S_ISREG(info.st_mode);
-    int fd;
+    int fd, reason; /* errno, which the end of a scope may change */
     if (direct) {
         fd = open(path, O_WRONLY | O_CLOEXEC);
+        reason = errno;
     } else {
         NM_AUTO_FREE char *resolved = exists ? realpath(path, NULL) : NULL;
-        writer->target = nm_duplicate(resolved ? resolved : path);
         bool lost = exists && !resolved;
+        reason = errno;
+        writer->target = nm_duplicate(resolved ? resolved : path);
         fd = lost ? -1 : create_temporary(writer);
+        reason = lost ? reason : errno;
         if (fd >= 0 && exists)
             (void)!fchmod(fd, info.st_mode & 0777);
     }
     writer->stream = fd >= 0 ? fdopen(fd, "wb") : NULL;
     if (writer->stream)
         return NM_OK;
-    nm_status status = fail_errno(err, path, "", errno);
+    nm_status status = fail_errno(err, path, "", fd >= 0 ? errno : reason);
     if (fd >= 0)
         close(fd);
     if (fd >= 0 && writer->temporary && *writer->temporary)
