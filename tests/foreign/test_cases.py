@@ -3,6 +3,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -361,3 +362,30 @@ def test_batch_systems_signal_a_study(tmp_path, number):
     run.send_signal(number)
     run.send_signal(number)
     assert run.wait(60) == 9
+
+
+def test_best_model_of_a_resumed_run(top, tmp_path):  # noqa: F811
+    """best.safetensors lost or replaced, and an average, whose bytes no checkpoint has."""
+    def train(*options):
+        code, _, err = norma("train", *options, "--run.folder", tmp_path / "r", *DEVICE)
+        return code, err
+    recipe = [RECIPES / "demo-lm.ini", "--data.folder", top / "text", "--model.preset", "tiny",
+              "--train.updates", "4"]
+    assert train(*recipe)[0] == 0
+    best = tmp_path / "r" / "best.safetensors"
+    model = best.read_bytes()
+    for change in (best.unlink, lambda: best.write_bytes(model[:-4] + b"else")):
+        change()
+        code, err = train("--resume")
+        assert code == 0 and "best.safetensors was not the model of update" in err, err
+        assert best.read_bytes() == model
+    assert (tmp_path / "r" / "best.safetensors.other").exists()  # the other model
+    best.unlink()
+    assert b"best.safetensors: missing" in norma("verify", tmp_path / "r")[1]
+    shutil.rmtree(tmp_path / "r" / "checkpoints")
+    code, err = train("--resume")
+    assert code == 0 and "the run starts anew" in err, err
+    shutil.rmtree(tmp_path / "r")
+    assert train(*recipe, "--train.ema_decay", "0.9")[0] == 0
+    code, out, err = norma("verify", tmp_path / "r")
+    assert code == 0 and b"average of parameters" in out, err

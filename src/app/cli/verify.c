@@ -93,14 +93,39 @@ static nm_status check_copy(const job *self, const char *name, int64_t bytes, co
     return status;
 }
 
+/* Whether the training keeps an average of the parameters, which best.safetensors is then. */
+static nm_status has_average(const job *self, int64_t update, bool *found, nm_error *err)
+{
+    nm_safetensors *state;
+    NM_AUTO_FREE char *path =
+        nm_format("%s/checkpoints/%08lld.state.safetensors", self->run, (long long)update);
+    NM_TRY(nm_safetensors_open(&state, path, err));
+    *found = nm_safetensors_find(state, "ema") != NULL;
+    nm_safetensors_close(state);
+    return NM_OK;
+}
+
+static nm_status check_stored_best(const job *self, int64_t update, nm_error *err)
+{
+    nm_manifest manifest;
+    bool average;
+    NM_TRY(has_average(self, update, &average, err));
+    NM_TRY(read_manifest(self, update, &manifest, err));
+    if (!average)
+        return check_copy(self, "best.safetensors", INT64_MAX, manifest.model, err);
+    printf("best.safetensors: not checked, because it is an average of parameters (train.ema_decay)\n");
+    return NM_OK;
+}
+
 /* best.safetensors is the model of its update, whose checkpoint may have been removed. */
 static nm_status check_best(const job *self, nm_error *err)
 {
     NM_AUTO_FREE char *path = nm_path_join(self->run, "best.safetensors");
     nm_safetensors *file;
     bool found;
-    nm_manifest manifest;
     nm_status status = nm_file_find(path, &found, err);
+    if (status == NM_OK && !found)
+        printf("best.safetensors: missing\n");
     if (status == NM_OK && found && (status = nm_safetensors_open_metadata(&file, path, err)) == NM_OK) {
         const char *text = nm_safetensors_metadata(file, "update");
         const int64_t update = text ? strtoll(text, NULL, 10) : -1;
@@ -110,8 +135,8 @@ static nm_status check_best(const job *self, nm_error *err)
         if (i == self->n)
             printf("best.safetensors: not checked, because the checkpoint of update %s is not stored\n",
                    text ? text : "?");
-        else if ((status = read_manifest(self, update, &manifest, err)) == NM_OK)
-            status = check_copy(self, "best.safetensors", INT64_MAX, manifest.model, err);
+        else
+            status = check_stored_best(self, update, err);
         nm_safetensors_close(file);
     }
     return status;

@@ -414,6 +414,38 @@ static nm_status load_proven(nm_trainer *trainer, int64_t update, bool manifests
     return NM_OK;
 }
 
+/* best.safetensors is the model of its update (or its average, which cannot be restored): if it is missing or
+ * another file, which gets another name, it becomes the model of this checkpoint again. */
+static nm_status restore_best(nm_trainer *trainer, nm_error *err)
+{
+    const int64_t update = trainer->state.best_update;
+    NM_AUTO_FREE char *best = nm_path_join(trainer->folder, "best.safetensors"),
+                      *model = checkpoint_path(trainer, update, "safetensors"),
+                      *path = nm_manifest_path(trainer->folder, update), *aside = nm_format("%s.other", best);
+    nm_manifest manifest;
+    char actual[NM_DIGEST_TEXT];
+    nm_error why;
+    bool found;
+    if (!update || trainer->ema.values || !nm_file_may_exist(path)) {
+        if (update && !nm_file_may_exist(best))
+            nm_trainer_message(trainer, "warning: %s is missing until the next best validation", best);
+        return NM_OK;
+    }
+    NM_TRY(nm_manifest_read(&manifest, path, &found, err));
+    if (nm_digest_of_file(best, actual, &why) == NM_OK && !strcmp(actual, manifest.model))
+        return NM_OK;
+    NM_TRY(nm_manifest_check(&manifest, trainer->folder, update, err));
+    nm_trainer_message(trainer, "warning: %s was not the model of update %" PRId64 " and is restored", best,
+                       update);
+    if (rename(best, aside) && errno != ENOENT)
+        return nm_fail(err, nm_file_error_status(errno), "%s: %s", aside, strerror(errno));
+    nm_file_map file; /* no link: who changes the best model would damage the checkpoint */
+    NM_TRY(nm_file_map_open(&file, model, err));
+    nm_status status = nm_file_write(best, file.data, file.bytes, err);
+    nm_file_unmap(&file);
+    return status;
+}
+
 /* A checkpoint is damaged only if its contents are invalid. After any other error (permissions, I/O, memory,
  * file descriptors) the newest checkpoint may be intact: the error is returned and no file is changed. */
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
@@ -436,5 +468,11 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
     }
     NM_THEN(status, clean_up(trainer, updates, *found ? i - 1 : 0, err));
     free(updates);
-    return status == NM_FORMAT ? all_are_damaged(trainer, err) : status;
+    NM_AUTO_FREE char *last = nm_path_join(trainer->folder, "last.safetensors");
+    if (status == NM_FORMAT)
+        return all_are_damaged(trainer, err);
+    if (status == NM_OK && !n && nm_file_may_exist(last))
+        nm_trainer_message(trainer, "warning: %s/checkpoints is empty: the run starts anew, and replaces %s",
+                           trainer->folder, last);
+    return status == NM_OK && *found ? restore_best(trainer, err) : status;
 }
