@@ -192,15 +192,21 @@ static nm_status read_texts(job *self, nm_error *err)
     return NM_OK;
 }
 
+#define CLASSIFIED(F)                                                                                        \
+    F(text, label, "Predicted class; null for a skipped line")                                               \
+    F(flag, truncated, "Whether the text was cut")                                                           \
+    F(json, probabilities, "Probability of each class", "probabilities?")
+NM_RECORD(classified, CLASSIFIED)
+static NM_FIELDS(classified, CLASSIFIED)
+
 /* probabilities: NULL for a skipped line. */
 static void write_json(const job *self, const char *label, const double *probabilities, bool truncated)
 {
     json_t *each = self->config->probabilities && probabilities ? json_object() : NULL;
     for (size_t k = 0; each && k < self->classes.n; k++)
         json_object_set_new(each, self->classes.items[k].text, json_real(probabilities[k]));
-    json_t *root = json_pack("{s:s?, s:b, s:o*}", "label", probabilities ? label : NULL, "truncated",
-                             (int)truncated, "probabilities", each);
-    nm_json_print(root, JSON_COMPACT, self->output);
+    const classified record = {probabilities ? label : NULL, truncated, each};
+    nm_json_print(nm_record_json(classified_fields(), &record), JSON_COMPACT, self->output);
 }
 
 static void write_one(const job *self, const char *label, const double *probabilities, bool truncated)

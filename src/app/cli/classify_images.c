@@ -1,5 +1,6 @@
 /* Labels image files, or evaluates a model on labeled images. */
 #include "base/json.h"
+#include "base/record.h"
 #include "cli/classify_images.h"
 
 #include <jansson.h>
@@ -76,6 +77,13 @@ static void release(void *state)
     nm_backend_free(self->backend);
 }
 
+#define CLASSIFIED_IMAGE(F)                                                                                  \
+    F(text, file, "Image file")                                                                              \
+    F(text, label, "Predicted class")                                                                        \
+    F(json, probabilities, "Probability of each class", "probabilities?")
+NM_RECORD(classified_image, CLASSIFIED_IMAGE)
+static NM_FIELDS(classified_image, CLASSIFIED_IMAGE)
+
 static void write_json(const job *self, FILE *out, const char *path, const char *label,
                        const double *probabilities)
 {
@@ -83,9 +91,8 @@ static void write_json(const job *self, FILE *out, const char *path, const char 
     for (size_t k = 0; each && k < self->n_classes; k++)
         json_object_set_new(each, nm_image_classifier_class(self->classifier, k),
                             json_real(probabilities[k]));
-    nm_json_print(json_pack("{s:o*, s:o*, s:o*}", "file", json_string(path), "label", json_string(label),
-                            "probabilities", each),
-                  JSON_COMPACT, out);
+    const classified_image record = {path, label, each};
+    nm_json_print(nm_record_json(classified_image_fields(), &record), JSON_COMPACT, out);
 }
 
 static void write_one(const job *self, FILE *out, const char *path, const nm_classifications *results)
@@ -172,19 +179,31 @@ static nm_interval interval_of(const job *self, const nm_task_score *score)
     return nm_bootstrap_interval(score->counts, score->of_counts, score->context, &resamples);
 }
 
+#define IMAGE_SCORES(F)                                                                                      \
+    F(real, accuracy, "Accuracy in percent")                                                                 \
+    F(real, macro_f1, "Macro-F1 in percent")                                                                 \
+    F(int, images, "Number of images")                                                                       \
+    F(real, accuracy_low, "95 % bootstrap interval", "accuracy_low?")                                        \
+    F(real, accuracy_high, "Upper end of the interval", "accuracy_high?")                                    \
+    F(json, classes, "Names of the classes")                                                                 \
+    F(json, confusion, "Confusion matrix")
+NM_RECORD(image_scores, IMAGE_SCORES)
+static NM_FIELDS(image_scores, IMAGE_SCORES)
+
 static void print_json(const job *self, const nm_task_score *score, const nm_confusion *confusion,
                        const char *const *names)
 {
-    json_t *root =
-        json_pack("{s:f, s:f, s:I}", "accuracy", score->value, "macro_f1", nm_confusion_macro_f1(confusion),
-                  "images", (json_int_t)score->counts.n_segments);
-    if (self->config->bootstrap) {
-        nm_interval interval = interval_of(self, score);
-        nm_json_add(root, "{s:f, s:f}", "accuracy_low", interval.low, "accuracy_high", interval.high);
-    }
-    nm_json_add(root, "{s:o, s:o}", "classes", nm_json_texts(names, self->n_classes), "confusion",
-                nm_confusion_json(confusion));
-    nm_json_print(root, JSON_INDENT(1), self->session->output.stream);
+    const nm_interval interval =
+        self->config->bootstrap ? interval_of(self, score) : (nm_interval){.low = NAN, .high = NAN};
+    const image_scores record = {.accuracy = score->value,
+                                 .macro_f1 = nm_confusion_macro_f1(confusion),
+                                 .images = (int64_t)score->counts.n_segments,
+                                 .accuracy_low = interval.low,
+                                 .accuracy_high = interval.high,
+                                 .classes = nm_json_texts(names, self->n_classes),
+                                 .confusion = nm_confusion_json(confusion)};
+    nm_json_print(nm_record_json(image_scores_fields(), &record), JSON_INDENT(1),
+                  self->session->output.stream);
 }
 
 static void print_text(const job *self, const nm_task_score *score, const nm_confusion *confusion,

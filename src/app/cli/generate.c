@@ -8,6 +8,7 @@
 #include "cli/model_command.h"
 #include "api/language_model_comm.h"
 #include "base/json.h"
+#include "base/record.h"
 #include "base/text_input.h"
 #include "base/line_list.h"
 #include "base/words.h"
@@ -91,12 +92,18 @@ static void write_skipped(const job *self)
     fputs(self->config->json ? "{\"prompt\":null,\"text\":null}\n" : "\n", self->session->output.stream);
 }
 
+#define GENERATED(F)                                                                                         \
+    F(text, prompt, "Prompt")                                                                                \
+    F(text, text, "Text that continues the prompt")
+NM_RECORD(generated, GENERATED)
+static NM_FIELDS(generated, GENERATED)
+
 static void write_one(const job *self, const char *prompt, const nm_lm_texts *texts, size_t i)
 {
     FILE *output = self->session->output.stream;
     if (self->config->json) {
-        json_t *o = json_pack("{s:s, s:s}", "prompt", prompt, "text", nm_lm_texts_get(texts, i));
-        nm_json_print(o, JSON_COMPACT, output);
+        const generated record = {prompt, nm_lm_texts_get(texts, i)};
+        nm_json_print(nm_record_json(generated_fields(), &record), JSON_COMPACT, output);
         return;
     }
     const char *text = self->config->bare ? nm_lm_texts_get(texts, i) : nm_lm_texts_with_prompt(texts, i);

@@ -5,6 +5,7 @@
 
 #include "backend/device_options.h"
 #include "base/json.h"
+#include "base/record.h"
 #include "base/file.h"
 #include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
@@ -81,13 +82,30 @@ static nm_status read_update(const char *path, int64_t *update, nm_error *err)
     return NM_OK;
 }
 
+#define RESULT(F)                                                                                            \
+    F(text, run, "Run folder")                                                                               \
+    F(text, model, "Model file")                                                                             \
+    F(int, update, "Update of the model")
+#define RESULT_ADVICE(F)      F(json, advice, "Advice, after the measurements", "advice?")
+#define RESULT_WITH_ADVICE(F) RESULT(F) RESULT_ADVICE(F)
+NM_RECORD(model_result, RESULT_WITH_ADVICE)
+static NM_FIELDS_OF(result, model_result, RESULT)
+static NM_FIELDS_OF(result_advice, model_result, RESULT_ADVICE)
+
+#define REPORTED(F)                                                                                          \
+    F(text, run, "Run folder")                                                                               \
+    F(text, text, "Result as text")                                                                          \
+    F(json, result, "Result")
+NM_RECORD(reported, REPORTED)
+static NM_FIELDS(reported, REPORTED)
+
 static json_t *result_of(const char *run, const char *path, int64_t update, const nm_inspection *inspection,
                          const nm_advice *advice)
 {
-    json_t *object = json_pack("{s:s, s:s, s:I}", "run", run, "model", path, "update", (json_int_t)update);
+    const model_result record = {run, path, update, advice ? inspect_json_advice(advice, NM_N_ADVICE) : NULL};
+    json_t *object = nm_record_json(result_fields(), &record);
     json_object_update_new(object, inspect_json(inspection));
-    if (advice)
-        json_object_set_new(object, "advice", inspect_json_advice(advice, NM_N_ADVICE));
+    nm_record_add_json(object, result_advice_fields(), &record);
     return object;
 }
 
@@ -105,8 +123,8 @@ static nm_status keep_result(job *self, const char *run, const char *path, const
     if (advice)
         inspect_print_advice(advice, NM_N_ADVICE, out);
     nm_text_stream_close(out);
-    json_t *all = json_pack("{s:s, s:s, s:o}", "run", run, "text", text, "result",
-                            result_of(run, path, update, inspection, advice));
+    const reported record = {run, text, result_of(run, path, update, inspection, advice)};
+    json_t *all = nm_record_json(reported_fields(), &record);
     NM_AUTO_FREE char *line = json_dumps(all, JSON_COMPACT);
     self->own = nm_format("%s\n", line);
     free(text);

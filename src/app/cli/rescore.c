@@ -4,6 +4,7 @@
 
 #include "api/sections.h"
 #include "base/json.h"
+#include "base/record.h"
 #include "base/text_input.h"
 #include "cli/line_numbers.h"
 #include "cli/translation_lines.h"
@@ -91,13 +92,22 @@ static double log_probability(const nm_translations *scored, size_t i)
     return sum;
 }
 
+#define RESCORED(F)                                                                                          \
+    F(int, line, "Line number")                                                                              \
+    F(text, source, "Source text")                                                                           \
+    F(text, target, "Target text")                                                                           \
+    F(flag, too_long, "Whether the pair is too long for the model")                                          \
+    F(real, log_prob, "Log-probability of the target")
+NM_RECORD(rescored, RESCORED)
+static NM_FIELDS(rescored, RESCORED)
+
 static void write_json(const nm_translations *scored, size_t i, int64_t number, const char *const *pair,
                        bool alignment, FILE *output)
 {
     bool found = nm_translations_count(scored, i) > 0;
-    json_t *root = json_pack("{s:I, s:s, s:s, s:b, s:o}", "line", (json_int_t)number, "source", pair[0],
-                             "target", pair[1], "too_long", (int)nm_translations_too_long(scored, i),
-                             "log_prob", found ? nm_json_number(log_probability(scored, i)) : json_null());
+    const rescored record = {number, pair[0], pair[1], nm_translations_too_long(scored, i),
+                             found ? log_probability(scored, i) : NAN};
+    json_t *root = nm_record_json(rescored_fields(), &record);
     if (found) {
         json_t *translation = nm_cli_translation_json(scored, i, 0, alignment);
         json_object_del(translation, "text");

@@ -474,6 +474,7 @@ static void print_evaluation(const job *self)
 }
 
 #define SPAN_SCORES(F)                                                                                       \
+    F(text, label, "Label of the spans; not that of all spans", "label?")                                    \
     F(real, precision, "Precision in percent")                                                               \
     F(real, recall, "Recall in percent")                                                                     \
     F(real, f1, "F1 in percent")                                                                             \
@@ -491,12 +492,18 @@ static NM_FIELDS(span_scores, SPAN_SCORES)
 NM_RECORD(tag_evaluation, TAG_EVALUATION)
 static NM_FIELDS(tag_evaluation, TAG_EVALUATION)
 
-static void add_scores(json_t *object, const nm_span_counts *counts)
+/* label: NULL for all labels. */
+static json_t *scores_json(const char *label, const nm_span_counts *counts)
 {
     const nm_span_score score = nm_span_compute(counts);
-    const span_scores record = {100 * score.precision, 100 * score.recall,         100 * score.f1,
-                                (int64_t)counts->gold, (int64_t)counts->predicted, (int64_t)counts->correct};
-    nm_record_add_json(object, span_scores_fields(), &record);
+    const span_scores record = {label,
+                                100 * score.precision,
+                                100 * score.recall,
+                                100 * score.f1,
+                                (int64_t)counts->gold,
+                                (int64_t)counts->predicted,
+                                (int64_t)counts->correct};
+    return nm_record_json(span_scores_fields(), &record);
 }
 
 static void write_evaluation(const job *self)
@@ -504,13 +511,9 @@ static void write_evaluation(const job *self)
     nm_span_counts sum = sum_of_labels(self);
     size_t n;
     const nm_count **labels = sorted_labels(self, &n);
-    json_t *root = json_object(), *each = json_array();
-    add_scores(root, &sum);
-    for (size_t i = 0; i < n; i++) {
-        json_t *label = json_pack("{s:s}", "label", labels[i]->text);
-        add_scores(label, counts_of_label(self, labels[i]));
-        json_array_append_new(each, label);
-    }
+    json_t *root = scores_json(NULL, &sum), *each = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(each, scores_json(labels[i]->text, counts_of_label(self, labels[i])));
     bool classes = self->file_scheme == NM_TAGS_NONE;
     const tag_evaluation record = {classes ? 100 * nm_span_compute(&sum).f1 : NAN, (int64_t)self->sentences,
                                    (int64_t)self->unknown, each};

@@ -6,6 +6,7 @@
 #include "api/sections.h"
 #include "cli/translation_lines.h"
 #include "base/json.h"
+#include "base/record.h"
 #include "base/text_input.h"
 #include "cli/line_numbers.h"
 #include "model/decode.h"
@@ -73,15 +74,22 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
     return status;
 }
 
+#define TRANSLATED(F)                                                                                        \
+    F(int, line, "Line number")                                                                              \
+    F(text, source, "Source text")                                                                           \
+    F(flag, too_long, "Whether the source is too long for the model")                                        \
+    F(json, translations, "Translations, best first")
+NM_RECORD(translated, TRANSLATED)
+static NM_FIELDS(translated, TRANSLATED)
+
 static void write_json(const nm_translations *all, size_t i, int64_t number, const char *source,
                        bool alignment, FILE *output)
 {
     json_t *translations = json_array();
     for (size_t rank = 0; rank < nm_translations_count(all, i); rank++)
         json_array_append_new(translations, nm_cli_translation_json(all, i, rank, alignment));
-    json_t *root = json_pack("{s:I, s:s, s:b, s:o}", "line", (json_int_t)number, "source", source, "too_long",
-                             (int)nm_translations_too_long(all, i), "translations", translations);
-    nm_json_print(root, JSON_COMPACT, output);
+    const translated record = {number, source, nm_translations_too_long(all, i), translations};
+    nm_json_print(nm_record_json(translated_fields(), &record), JSON_COMPACT, output);
 }
 
 static void end_line(const job *self, const nm_translations *all, size_t i, size_t rank, FILE *output)

@@ -1,4 +1,5 @@
 #include "base/json.h"
+#include "base/record.h"
 #include "base/words.h"
 #include "cli/translation_lines.h"
 
@@ -72,6 +73,23 @@ static size_t code_points(const char *text, size_t *at, size_t to, size_t before
     return before;
 }
 
+#define WORD(F)                                                                                              \
+    F(int, begin, "First code point")                                                                        \
+    F(int, end, "Code point after the last one")                                                             \
+    F(real, score, "Log-probability")                                                                        \
+    F(json, source, "Index of the source word, or null")
+NM_RECORD(word_line, WORD)
+static NM_FIELDS(word_line, WORD)
+
+#define TRANSLATION(F)                                                                                       \
+    F(text, text, "Translation")                                                                             \
+    F(real, score, "Score of beam search")                                                                   \
+    F(json, tokens, "Tokens")                                                                                \
+    F(json, token_scores, "Log-probability of each token")                                                   \
+    F(json, words, "Words with their alignment", "words?")
+NM_RECORD(translation_line, TRANSLATION)
+static NM_FIELDS(translation_line, TRANSLATION)
+
 static json_t *words_json(const nm_translations *all, size_t text, size_t rank)
 {
     const nm_translation_word *words = nm_translations_words(all, text, rank);
@@ -81,10 +99,9 @@ static json_t *words_json(const nm_translations *all, size_t text, size_t rank)
     for (size_t i = 0; i < nm_translations_n_words(all, text, rank); i++) {
         size_t begin = code_points(line, &at, words[i].begin, end);
         end = code_points(line, &at, words[i].end, begin);
-        json_t *word = json_pack("{s:I, s:I, s:o, s:o}", "begin", (json_int_t)begin, "end", (json_int_t)end,
-                                 "score", nm_json_number(words[i].score), "source",
-                                 words[i].source < 0 ? json_null() : json_integer(words[i].source));
-        json_array_append_new(list, word);
+        const word_line word = {(int64_t)begin, (int64_t)end, words[i].score,
+                                words[i].source < 0 ? NULL : json_integer(words[i].source)};
+        json_array_append_new(list, nm_record_json(word_line_fields(), &word));
     }
     return list;
 }
@@ -95,8 +112,9 @@ json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t 
     json_t *tokens = json_array();
     for (size_t k = 0; k < n; k++)
         json_array_append_new(tokens, json_string(nm_translations_token(all, text, rank, k)));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o*}", "text", nm_translations_text(all, text, rank), "score",
-                     nm_json_number(nm_translations_score(all, text, rank)), "tokens", tokens, "token_scores",
-                     nm_json_numbers(nm_translations_token_scores(all, text, rank), n), "words",
-                     alignment ? words_json(all, text, rank) : NULL);
+    const translation_line record = {nm_translations_text(all, text, rank),
+                                     nm_translations_score(all, text, rank), tokens,
+                                     nm_json_numbers(nm_translations_token_scores(all, text, rank), n),
+                                     alignment ? words_json(all, text, rank) : NULL};
+    return nm_record_json(translation_line_fields(), &record);
 }
