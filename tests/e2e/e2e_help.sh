@@ -207,7 +207,7 @@ refuses 2 'unknown option model.depth; the most similar one is model.encoder_lay
 refuses 2 'unknown option run.early_stopping; the most similar one is train.patience' train translate --early-stopping 10
 refuses 2 'unknown option run.encoder_embed_dim; the most similar one is model.width' train translate --encoder-embed-dim 512
 refuses 2 'unknown option run.optimizer; the most similar one is optim.name' train translate --optimizer adam
-refuses 2 'unknown option run.gpus; --help lists the options' train translate --gpus 1
+refuses 2 'unknown option run.gpus: Norma computes on CPUs' train translate --gpus 1
 refuses 2 'unknown option run.transformer_dropout; the most similar one is model.dropout' train translate --transformer-dropout 0.1
 refuses 2 'unknown option run.adam_beta2; the most similar one is optim.beta2' train translate --adam-beta2 0.9
 refuses 2 'unknown option generate.max_new_tokens; the most similar one is sample.tokens' generate model --max-new-tokens 9
