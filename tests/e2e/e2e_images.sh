@@ -102,7 +102,7 @@ chatty=1
 refuses 2 "data.train is not set" train images.ini --run.folder x --data.train= 
 refuses 2 "does not divide images" train images.ini --run.folder x --model.preset tiny-vit --model.patch 5 --model.norm layer
 refuses 2 "expected 1 to 8 channel numbers" train images.ini --run.folder x --model.widths 4,,8
-refuses 4 "contains no images" train images.ini --run.folder x --data.train png
+refuses 4 "is a readable image" train images.ini --run.folder x --data.train png
 refuses 3 "absent" train images.ini --run.folder x --data.train absent
 head -c 5000 records/data_batch_1.bin >cut.bin
 refuses 4 "no records of 3073 bytes" train images.ini --run.folder x --data.train cut.bin
