@@ -337,7 +337,7 @@ def rbn_11():
 
 
 def rbn_15():
-    """Either position refutes alone, so that post-norm is judged before the runs of pre-norm."""
+    """Either position refutes alone, so that post-norm can do so before the runs of pre-norm."""
     parts = {}
     for name in ("post", "pre"):
         archive = f"ledger-iwslt-{name}-scaling"
