@@ -195,8 +195,9 @@ echo '{"key": 3, "model": [], "draws": {}}' >whole/layer-1/test.json
 again "a test.json of something else" 1
 cp whole/layer-2/best.safetensors aside && cp whole/layer-1/best.safetensors whole/layer-2
 again "another model" 1 --samples 0
-cp aside/best.safetensors whole/layer-2 && rm aside/best.safetensors
-again "the first model again" 1
+cmp -s aside/best.safetensors whole/layer-2/best.safetensors || fail "another model: the run's own is not restored"
+rm aside/best.safetensors
+again "the restored model" 0
 again "another way to score" 6 --data.eval-streams 2
 again "the first way again" 6
 mv data aside/data && cp test.txt aside/test.txt && make_sentences test.txt 90 4 && prepare_sentences data
