@@ -288,10 +288,9 @@ documented_comparisons() {
     local pages
     mapfile -t pages < <(find "$SOURCE/docs" "$SOURCE/results" -name '*.md' | LC_ALL=C sort)
     awk 'FNR == 1 { block = 0 } /^```/ { block = !block; line = ""; next } !block { next }
-        { sub(/[ \t]#.*/, "") }
-        line ~ /[^\\]$/ && line ~ /^[a-z]+="[^"]*$/ { line = line " " $0; if (/"[ \t]*$/) { print line; line = "" } next }
-        { line = line $0 } line ~ /\\$/ { sub(/\\$/, "", line); next }
-        line ~ /^[a-z]+="[^"]*$/ { next }
+        { sub(/[ \t]#.*/, ""); line = line $0 }
+        line ~ /\\$/ { sub(/\\$/, "", line); next }
+        gsub(/"/, "\"", line) % 2 { line = line " "; next } # an open quotation
         line ~ /^[a-z]+=/ || line ~ /^norma compare / { print line }
         { line = "" }' "$SOURCE/README.md" "${pages[@]}"
 }

@@ -62,7 +62,7 @@ static void job_release(score_job *job)
 static bool is_input(const void *context, const char *path)
 {
     (void)context;
-    return nm_archive_prefix(path) ? nm_archive_may_contain(path) : nm_file_may_exist(path);
+    return nm_archive_prefix(path) ? nm_archive_contains(path) : nm_file_may_exist(path);
 }
 
 /* Collects all occurrences of --reference; the option table contains only the last one. */

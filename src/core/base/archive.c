@@ -324,14 +324,16 @@ nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
     return status;
 }
 
-bool nm_archive_may_contain(const char *path)
+bool nm_archive_contains(const char *path)
 {
+    NM_AUTO_FREE char *file = nm_format("%.*s", (int)nm_archive_prefix(path), path);
     nm_archive *archive;
     nm_error ignored;
-    nm_status status = nm_archive_open(&archive, path, &ignored);
+    nm_status status = create_archive(&archive, file, false, &ignored);
+    NM_THEN(status, find_member(archive, path + strlen(file) + 1, &ignored));
     if (archive)
         nm_archive_close(archive);
-    return status != NM_IO;
+    return status == NM_OK;
 }
 
 nm_status nm_archive_open_zip(nm_archive **archive, const char *file, nm_error *err)

@@ -19,8 +19,8 @@ typedef struct nm_archive nm_archive;
  * NM_UNSUPPORTED for other links,
  * folders and devices. *archive is NULL after an error. */
 nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err);
-/* Whether the archive of such a path has the member, or cannot be read. */
-bool nm_archive_may_contain(const char *path);
+/* Whether the archive of such a path can be read and has the member, which may be a link. */
+bool nm_archive_contains(const char *path);
 /* Opens a zip archive before its first member. NM_IO: there is no such file; NM_UNSUPPORTED, NM_FORMAT as
  * above. */
 nm_status nm_archive_open_zip(nm_archive **archive, const char *file, nm_error *err);

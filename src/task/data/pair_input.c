@@ -29,7 +29,7 @@ static nm_status find_file(const nm_pair_config *config, const char *name, char 
     *path = in_folder(config, name);
     NM_TRY(nm_file_find(*path, found, err));
     size_t archive = nm_archive_prefix(*path);
-    *found |= archive && (!strpbrk(*path + archive, ",:") || nm_archive_may_contain(*path));
+    *found |= archive && (!strpbrk(*path + archive, ",:") || nm_archive_contains(*path));
     for (int m = 0; m < 3 && !*found; m++)
         for (size_t i = 0; nm_compressed_suffixes[i] && !*found; i++) {
             char *name_with_suffix = nm_format("%s%s%s", name, markup_suffixes[m], nm_compressed_suffixes[i]);
