@@ -60,7 +60,7 @@ prepare_pairs() { # FOLDER SPECIAL-IDS
 prepare_pairs data/iwslt14-de-en fairseq
 prepare_pairs data/ted-gl-en tears
 prepare data/ptb --format text --train corpus/train.txt --valid corpus/valid.txt --test corpus/test.txt --bpe-merges 0
-for folder in wmt14-en-de wmt16-en-de multi30k-de-en demo-de-en mine; do ln -s iwslt14-de-en data/$folder; done
+for folder in wmt14-en-de wmt16-en-de multi30k-de-en multi30k-3000 demo-de-en mine; do ln -s iwslt14-de-en data/$folder; done
 for folder in ted-sk-en iwslt15-en-vi ted-en-he ted-ar-en; do ln -s ted-gl-en data/$folder; done
 for folder in wikitext-103 wikitext-2 demo-lm text; do ln -s ptb data/$folder; done
 for folder in imdb sogou dbpedia yelp texts; do
