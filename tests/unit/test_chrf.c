@@ -70,9 +70,10 @@ static void punctuation(void **state)
     nm_chrf_config config = nm_chrf_default();
     config.word_order = 2;
     for (char c = '!'; c <= '~'; c++) {
-        const char ends[][6] = {{'a', 'b', c}, {'a', 'b', ' ', c}, {c, 'a', 'b'}, {c, ' ', 'a', 'b'}};
+        const char ends[][6] = {{'a', 'b', c}, {'a', 'b', ' ', c}, {c, 'a', 'b'}, {c, ' ', 'a', 'b'},
+                                {'a', c},      {'a', ' ', c},      {c, 'a'},      {c, ' ', 'a'}};
         bool mark = strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", c);
-        for (int i = 0; i < 4; i += 2)
+        for (int i = 0; i < 8; i += 2)
             if ((score_one(&config, ends[i], ends[i + 1]) > 99.9) != mark)
                 fail_msg("%s is %sone word", ends[i], mark ? "" : "not ");
     }
