@@ -2,6 +2,7 @@
 #include "text/metric_tokenizer.h"
 
 #include <stdlib.h>
+#include <utf8proc.h>
 
 #include "text_helper.h"
 
@@ -62,6 +63,39 @@ static void test_tokens(void **state)
         }
         nm_metric_tokenizer_close(&tokenizer);
     }
+    nm_buffer_release(&scratch);
+    nm_buffer_release(&out);
+    nm_buffer_release(&got);
+}
+
+/* intl separates every symbol of the Unicode version of utf8proc, and punctuation except between numbers. */
+static void test_unicode_categories(void **state)
+{
+    (void)state;
+    nm_buffer scratch = {0}, out = {0}, got = {0};
+    nm_metric_tokenizer tokenizer;
+    nm_error err;
+    const nm_metric_tokenizer_config config = {.name = "intl"};
+    assert_int_equal(nm_metric_tokenizer_open(&tokenizer, &config, &err), NM_OK);
+    for (int32_t code = 0x21; code < 0x20000; code++) {
+        utf8proc_uint8_t c[5] = {0};
+        if (code >= 0xd800 && code < 0xe000)
+            continue;
+        utf8proc_encode_char(code, c);
+        if (nm_space_length((char *)c))
+            continue;
+        const char category = *utf8proc_category_string(code);
+        NM_AUTO_FREE char *text = nm_format("x%sx 1%s1", c, c);
+        NM_AUTO_FREE char *tokens = nm_format(category == 'S'   ? "x %s x 1 %s 1"
+                                              : category == 'P' ? "x %s x 1%s1"
+                                                                : "x%sx 1%s1",
+                                              c, c);
+        nm_buffer_clear(&out);
+        nm_metric_tokenize(&tokenizer, text, &scratch, &out);
+        join(&out, &got);
+        assert_string_equal(got.data, tokens);
+    }
+    nm_metric_tokenizer_close(&tokenizer);
     nm_buffer_release(&scratch);
     nm_buffer_release(&out);
     nm_buffer_release(&got);
@@ -171,7 +205,8 @@ static void test_choice(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tokens), cmocka_unit_test(test_mecab),
-                                       cmocka_unit_test(test_mecab_files), cmocka_unit_test(test_choice)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokens), cmocka_unit_test(test_unicode_categories),
+        cmocka_unit_test(test_mecab), cmocka_unit_test(test_mecab_files), cmocka_unit_test(test_choice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
