@@ -100,10 +100,11 @@ static int higher_key(const void *a, const void *b)
 }
 
 /* One step of a group of n hypotheses: equation 6 of Vijayakumar et al. 2018 with Hamming diversity to the
- * hypotheses of the groups before it that this step extended. Returns their number. */
+ * hypotheses of the groups before it that this step extended; given: the token of the prefix, or
+ * NM_TARGET_IGNORED. Returns their number. */
 static int32_t advance_group(tiny *made, const nm_id_list *source, const nm_decode_options *options,
-                             int32_t t, int32_t size, const hypothesis *before, int32_t n_before,
-                             hypothesis *group, int32_t n)
+                             int32_t t, int32_t given, int32_t size, const hypothesis *before,
+                             int32_t n_before, hypothesis *group, int32_t n)
 {
     hypothesis all[SEARCH_BEAM * (WORDS + 1)];
     int32_t n_all = 0;
@@ -117,7 +118,7 @@ static int32_t advance_group(tiny *made, const nm_id_list *source, const nm_deco
         }
         next_tokens(made, source, &group[i], next);
         for (int32_t v = 0; v < WORDS; v++) {
-            if (v == PAD || (v == EOS && t == 1))
+            if (given != NM_TARGET_IGNORED ? v != given : v == PAD || (v == EOS && t == 1))
                 continue;
             hypothesis *h = &all[n_all++];
             *h = group[i];
@@ -137,8 +138,8 @@ static int32_t advance_group(tiny *made, const nm_id_list *source, const nm_deco
 }
 
 /* Leaves the different hypotheses of all groups, best first, in `beam`; returns their number. */
-static int32_t search_tears(tiny *made, const nm_id_list *source, const nm_decode_options *options,
-                            int32_t limit, hypothesis *beam)
+static int32_t search_tears(tiny *made, const nm_id_list *source, const nm_id_list *prefix,
+                            const nm_decode_options *options, int32_t limit, hypothesis *beam)
 {
     const int32_t groups = (int32_t)options->diverse_groups, size = SEARCH_BEAM / groups;
     int32_t sizes[SEARCH_BEAM], n = 0, n_different = 0;
@@ -152,7 +153,9 @@ static int32_t search_tears(tiny *made, const nm_id_list *source, const nm_decod
         int32_t n_before = 0;
         for (int32_t g = 0; g < groups; g++) {
             hypothesis *group = found + g * size;
-            sizes[g] = advance_group(made, source, options, t, size, before, n_before, group, sizes[g]);
+            const int32_t given = t <= prefix->n ? prefix->ids[t - 1] : NM_TARGET_IGNORED;
+            sizes[g] =
+                advance_group(made, source, options, t, given, size, before, n_before, group, sizes[g]);
             memcpy(before + n_before, group, (size_t)sizes[g] * sizeof *group);
             n_before += sizes[g];
         }
@@ -170,7 +173,8 @@ static int32_t search_tears(tiny *made, const nm_id_list *source, const nm_decod
     return n_different;
 }
 
-static void check_tears_search(const char *alpha, const char *groups, const char *strength, uint64_t seed)
+static void check_tears_search(const char *alpha, const char *groups, const char *strength, int32_t n_given,
+                               uint64_t seed)
 {
     const char *const settings[] = {"model.norm",
                                     "layer",
@@ -193,8 +197,8 @@ static void check_tears_search(const char *alpha, const char *groups, const char
                                     "decode.max_length_b",
                                     "6",
                                     NULL};
-    const int32_t ids[] = {4, 7, 3, EOS};
-    nm_id_list source = {ids, 4};
+    const int32_t ids[] = {4, 7, 3, EOS}, given[] = {5, UNK, 5, 8, 4};
+    nm_id_list source = {ids, 4}, prefix = {given, n_given};
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
     tiny made = tiny_create(backend, WORDS, seed, settings);
     const nm_decode_options *options = nm_options_find(made.options, "decode");
@@ -203,9 +207,9 @@ static void check_tears_search(const char *alpha, const char *groups, const char
     nm_error err;
     const nm_special_tokens special = {.pad = PAD, .unk = UNK, .eos = EOS, .first = EOS};
     assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, options, &special, &err), NM_OK);
-    assert_int_equal(nm_decode(decoder, &source, 1, &out, &err), NM_OK);
+    assert_int_equal(nm_decode_prefixes(decoder, &source, &prefix, NULL, 1, &out, &err), NM_OK);
     hypothesis expected[SEARCH_BEAM];
-    int32_t n = search_tears(&made, &source, options, 6, expected);
+    int32_t n = search_tears(&made, &source, &prefix, options, 6, expected);
     assert_int_equal(out.n, n);
     for (int32_t i = 0; i < n; i++) {
         assert_int_equal(out.list[i].n, expected[i].n);
@@ -222,14 +226,19 @@ static void test_tears_search(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 6; seed++) {
-        check_tears_search("0", "1", "0.5", seed);
-        check_tears_search("0.6", "1", "0.5", seed);
-        check_tears_search("2", "1", "0.5", seed);
+        check_tears_search("0", "1", "0.5", 0, seed);
+        check_tears_search("0.6", "1", "0.5", 0, seed);
+        check_tears_search("2", "1", "0.5", 0, seed);
     }
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        check_tears_search("0.6", "2", "0.1", seed);
-        check_tears_search("0", "3", "0.3", seed);
-        check_tears_search("0.6", "6", "1", seed);
+        check_tears_search("0.6", "2", "0.1", 0, seed);
+        check_tears_search("0", "3", "0.3", 0, seed);
+        check_tears_search("0.6", "6", "1", 0, seed);
+    }
+    for (int32_t n_given = 1; n_given <= 5; n_given++) {
+        check_tears_search("0.6", "1", "0.5", n_given, 1);
+        check_tears_search("0", "3", "0.3", n_given, 2);
+        check_tears_search("0.6", "2", "2", n_given, 3);
     }
 }
 
