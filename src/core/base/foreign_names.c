@@ -287,31 +287,20 @@ static bool is_name_character(char c)
            c == '-' || c == '.';
 }
 
-/* Copies name number `index` of a cell, with _ in place of -; false: there are fewer. */
-static bool name_at(const char *cell, size_t index, char name[NM_FOREIGN_NAME_BYTES])
+/* The position of a name, with _ in place of -, among those in backquotes in a cell; -1: it is not there. */
+static int position_in(const char *cell, const char *name)
 {
     const char *open = strchr(cell, '`'), *close;
+    int position = 0;
     for (; open && (close = strchr(open + 1, '`')) != NULL; open = strchr(close + 1, '`')) {
         const char *at = open + 1 + strspn(open + 1, "-");
         size_t n = 0;
-        while (n + 1 < NM_FOREIGN_NAME_BYTES && is_name_character(at[n])) {
-            name[n] = at[n] == '-' ? '_' : at[n];
+        while (is_name_character(at[n]) && name[n] == (at[n] == '-' ? '_' : at[n]))
             n++;
-        }
-        name[n] = '\0';
-        if (n && !index--)
-            return true;
+        if (n && !name[n] && !is_name_character(at[n]))
+            return position;
+        position += is_name_character(*at);
     }
-    return false;
-}
-
-/* The position of a name in a cell; -1: it is not there. */
-static int position_in(const char *cell, const char *name)
-{
-    char found[NM_FOREIGN_NAME_BYTES];
-    for (size_t i = 0; name_at(cell, i, found); i++)
-        if (!strcmp(found, name))
-            return (int)i;
     return -1;
 }
 

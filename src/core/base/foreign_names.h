@@ -22,8 +22,6 @@ typedef struct nm_foreign_table {
 /* All tables; ends with one without a name. */
 extern const nm_foreign_table nm_foreign_tables[];
 
-enum { NM_FOREIGN_NAME_BYTES = 64 };
-
 /* The next row after `row` (NULL: the first one) that has the name in a toolkit, in tables of options that
  * Norma has, or that it does not have; NULL: none. */
 const nm_foreign_row *nm_foreign_find(const char *name, bool unavailable_names, const nm_foreign_row *row);
