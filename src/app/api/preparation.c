@@ -239,15 +239,12 @@ static nm_status check_order_of_like(const nm_prepared *self, const nm_prepare_c
 static nm_status read_like(nm_prepared *self, nm_error *err)
 {
     NM_TRY(nm_prepared_texts_read(&self->like, self->config->like, err));
-    nm_options *like = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(like, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(like, "data.ini of prepare.like", self->like.settings, err);
-    NM_THEN(status, use_settings_of_like(self, like, err));
-    NM_THEN(status, use_defaults_of_like(self, like, err));
-    NM_THEN(status, check_order_of_like(self, config, err));
-    nm_options_free(like);
-    return status;
+    NM_AUTO(nm_options_release) nm_options *like;
+    const nm_prepare_config *config;
+    NM_TRY(nm_prepare_read_settings(&like, &config, "data.ini of prepare.like", self->like.settings, err));
+    NM_TRY(use_settings_of_like(self, like, err));
+    NM_TRY(use_defaults_of_like(self, like, err));
+    return check_order_of_like(self, config, err);
 }
 
 /* Reads the lists of abbreviations into options, which data folder and models contain. */

@@ -166,15 +166,11 @@ static nm_status open_like(nm_text_filter *self, nm_error *err)
     bool source = self->config->side == SIDE_SOURCE;
     NM_TRY(nm_prepared_texts_read(&self->texts, self->config->like, err));
     self->side = source || self->texts.plain ? 0 : 1;
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *prepare =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(options, "data.ini", self->texts.settings, err);
-    if (status == NM_OK)
-        self->prefixes = nm_duplicate(source ? prepare->source_prefixes : prepare->target_prefixes);
-    NM_THEN(status, open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err));
-    nm_options_free(options);
-    return status;
+    NM_AUTO(nm_options_release) nm_options *options;
+    const nm_prepare_config *prepare;
+    NM_TRY(nm_prepare_read_settings(&options, &prepare, "data.ini", self->texts.settings, err));
+    self->prefixes = nm_duplicate(source ? prepare->source_prefixes : prepare->target_prefixes);
+    return open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err);
 }
 
 static nm_status open_given(nm_text_filter *self, nm_error *err)

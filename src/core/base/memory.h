@@ -46,6 +46,12 @@ static inline void nm_free_variable(void *variable)
     free(memory);
 }
 
+/* Calls release with the address of the variable at the end of its scope: NM_AUTO(nm_buffer_release)
+ * nm_buffer text = {0}; */
+#define NM_AUTO(release) __attribute__((cleanup(release)))
+struct nm_options;
+void nm_options_release(struct nm_options **options); /* nm_options_free */
+
 /* Growable array: a pointer variable `items`, its count and its capacity (size_t or int lvalues). NM_RESERVE
  * makes the capacity at least `needed`, NM_GROW at least count + 1; when it changes, it at least doubles. New
  * items are not initialized. */

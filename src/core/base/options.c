@@ -20,6 +20,11 @@ nm_options *nm_options_create(void)
     return nm_allocate(sizeof(nm_options));
 }
 
+void nm_options_release(nm_options **options)
+{
+    nm_options_free(*options);
+}
+
 void nm_options_free(nm_options *options)
 {
     if (!options)

@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "convert/json_file.h"
-#include "data/prepare.h"
 #include "task/model_texts.h"
+#include "task/text_coder.h"
 #include "text/bpe.h"
 #include "text/byte_level.h"
 
@@ -408,7 +408,7 @@ static nm_status add_merges(const nm_bpe *bpe, const nm_vocab *vocab, json_t *me
     return NM_OK;
 }
 
-static nm_status make_byte_level(const nm_huggingface_tokenizer *from, const nm_prepare_config *config,
+static nm_status make_byte_level(const nm_huggingface_tokenizer *from, const nm_byte_level_rules *rules,
                                  json_t **file, nm_error *err)
 {
     nm_bpe *bpe;
@@ -426,23 +426,19 @@ static nm_status make_byte_level(const nm_huggingface_tokenizer *from, const nm_
                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
                   "ignore_merges", (int)has_whole_words, "vocab", symbols_of(from->vocab), "merges", merges);
     *file =
-        tokenizer_file(from, normalizer_of(config->lowercase, nm_pretokenizer_composes(config->pretokenizer)),
-                       pretokenizer_of(config->pretokenizer), bytes_step(true), model);
+        tokenizer_file(from, normalizer_of(rules->lowercase, nm_pretokenizer_composes(rules->pretokenizer)),
+                       pretokenizer_of(rules->pretokenizer), bytes_step(true), model);
     return NM_OK;
 }
 
 static nm_status make_file(const nm_huggingface_tokenizer *from, json_t **file, nm_error *err)
 {
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(options, "the model's data.ini", from->settings, err);
-    if (status == NM_OK && !strcmp(config->tokenizer, nm_tokenizer_byte_level.name) && from->codes)
-        status = make_byte_level(from, config, file, err);
-    else if (status == NM_OK)
-        *file = word_level(from);
-    nm_options_free(options);
-    return status;
+    nm_byte_level_rules rules;
+    NM_TRY(nm_text_coder_byte_level(from->settings, &rules, err));
+    if (rules.used && from->codes)
+        return make_byte_level(from, &rules, file, err);
+    *file = word_level(from);
+    return NM_OK;
 }
 
 nm_status nm_huggingface_check_tokenizer(const nm_huggingface_tokenizer *tokenizer, nm_error *err)

@@ -76,6 +76,10 @@ typedef struct nm_prepare_config {
 /* Options of the section [prepare], which data.ini contains, too. */
 extern const nm_option nm_prepare_options[];
 extern const nm_option_rule nm_prepare_rules[];
+/* Parses the text of a data.ini; name: for messages. The caller releases *options, which own *config, also
+ * after an error. NM_FORMAT, NM_USAGE. */
+nm_status nm_prepare_read_settings(nm_options **options, const nm_prepare_config **config, const char *name,
+                                   const char *text, nm_error *err);
 
 /* Whether the data folder gets the split (0: train, 1: valid, 2: test): a text is given, or held out from the
  * training text. */

@@ -418,3 +418,11 @@ const char *const nm_prepare_like_options[] = {"format",
                                                "omit_symbols",
                                                "bpe_vocabulary_threshold",
                                                NULL};
+
+nm_status nm_prepare_read_settings(nm_options **options, const nm_prepare_config **config, const char *name,
+                                   const char *text, nm_error *err)
+{
+    *options = nm_options_create();
+    *config = nm_options_add(*options, "prepare", nm_prepare_options, NULL, sizeof **config);
+    return nm_options_read_text(*options, name, text, err);
+}

@@ -45,19 +45,16 @@ struct nm_subword_sampler {
 
 static nm_status check_dictionary(const char *settings, nm_error *err)
 {
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(options, "data.ini", settings, err);
-    if (status == NM_OK && !strcmp(config->tokenizer, nm_tokenizer_byte_level.name))
-        status = nm_fail(err, NM_USAGE, "data.subword_dropout: not supported with byte-level BPE");
-    else if (status == NM_OK && !config->subword_sampling)
-        status =
-            nm_fail(err, NM_USAGE,
-                    "data.subword_dropout: the dictionary lacks subwords that can be sampled; prepare the "
-                    "data folder with --subword-sampling true");
-    nm_options_free(options);
-    return status;
+    NM_AUTO(nm_options_release) nm_options *options;
+    const nm_prepare_config *config;
+    NM_TRY(nm_prepare_read_settings(&options, &config, "data.ini", settings, err));
+    if (!strcmp(config->tokenizer, nm_tokenizer_byte_level.name))
+        return nm_fail(err, NM_USAGE, "data.subword_dropout: not supported with byte-level BPE");
+    if (!config->subword_sampling)
+        return nm_fail(err, NM_USAGE,
+                       "data.subword_dropout: the dictionary lacks subwords that can be sampled; prepare the "
+                       "data folder with --subword-sampling true");
+    return NM_OK;
 }
 
 static nm_status check_source(const nm_subword_sampling *sampling, const nm_subword_source *source,
@@ -102,18 +99,15 @@ static entry make_entry(const nm_count *symbol, const nm_spm *spm)
 static nm_status read_bpe(const nm_subword_source *source, nm_bpe **bpe, nm_error *err)
 {
     NM_TRY(nm_bpe_parse(source->codes, strlen(source->codes), "codes.bpe", bpe, err));
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_counter symbols = {0};
-    nm_status status = nm_options_read_text(options, "data.ini", source->settings, err);
+    NM_AUTO(nm_options_release) nm_options *options;
+    const nm_prepare_config *config;
+    NM_AUTO(nm_counter_release) nm_counter symbols = {0};
+    nm_status status = nm_prepare_read_settings(&options, &config, "data.ini", source->settings, err);
     NM_THEN(status, nm_user_symbols_parse(&symbols, config->user_symbols, err));
     if (status == NM_OK)
         nm_bpe_keep_whole(*bpe, &symbols);
     else
         nm_bpe_free(*bpe);
-    nm_counter_release(&symbols);
-    nm_options_free(options);
     return status;
 }
 

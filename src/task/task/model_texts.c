@@ -76,14 +76,11 @@ nm_status nm_model_text_vocab(const nm_model_text *dictionary, const nm_model_te
         return parse_dictionary(dictionary, NM_VOCAB_FAIRSEQ, vocab, err);
     NM_TRY(must_be_there(settings, err));
     NM_AUTO_FREE char *name = full_name(settings);
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(options, name, settings->text, err);
-    NM_THEN(status, parse_dictionary(dictionary, config->special_ids, vocab, err));
-    NM_THEN(status, nm_vocab_omit(*vocab, config->omit_symbols, err));
-    nm_options_free(options);
-    return status;
+    NM_AUTO(nm_options_release) nm_options *options;
+    const nm_prepare_config *config;
+    NM_TRY(nm_prepare_read_settings(&options, &config, name, settings->text, err));
+    NM_TRY(parse_dictionary(dictionary, config->special_ids, vocab, err));
+    return nm_vocab_omit(*vocab, config->omit_symbols, err);
 }
 
 nm_status nm_model_text_check_codes(const nm_model_text *codes, nm_error *err)

@@ -58,56 +58,56 @@ static nm_status open_side(nm_text_coder *coder, bool target, const nm_prepare_c
     return NM_OK;
 }
 
-/* Parses the settings of norma prepare; the caller frees *options, which own *config, also on failure. */
-static nm_status read_settings(const char *settings, nm_options **options, const nm_prepare_config **config,
-                               nm_error *err)
-{
-    *options = nm_options_create();
-    *config = nm_options_add(*options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    return nm_options_read_text(*options, "the model's data.ini", settings, err);
-}
+/* The name of the settings in messages. */
+static const char *const ORIGIN = "the model's data.ini";
 
 nm_status nm_text_coder_languages(const char *settings, char **languages, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options;
     const nm_prepare_config *config;
     *languages = NULL;
-    nm_status status = read_settings(settings, &options, &config, err);
-    if (status == NM_OK && *config->source_lang && *config->target_lang) {
+    NM_TRY(nm_prepare_read_settings(&options, &config, ORIGIN, settings, err));
+    if (*config->source_lang && *config->target_lang) {
         char *both = nm_format("%s:%s", config->source_lang, config->target_lang);
         if (both[strcspn(both, " \t\r\n")])
             free(both);
         else
             *languages = both;
     }
-    nm_options_free(options);
-    return status;
+    return NM_OK;
+}
+
+nm_status nm_text_coder_byte_level(const char *settings, nm_byte_level_rules *rules, nm_error *err)
+{
+    NM_AUTO(nm_options_release) nm_options *options;
+    const nm_prepare_config *config;
+    NM_TRY(nm_prepare_read_settings(&options, &config, ORIGIN, settings, err));
+    *rules = (nm_byte_level_rules){.used = !strcmp(config->tokenizer, nm_tokenizer_byte_level.name),
+                                   .lowercase = config->lowercase,
+                                   .pretokenizer = config->pretokenizer};
+    return NM_OK;
 }
 
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,
                                       const nm_subword_model *subwords, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options;
     const nm_prepare_config *config;
-    nm_status status = read_settings(settings, &options, &config, err);
-    NM_THEN(status, open_side(coder, false, config, subwords, err));
-    if (status == NM_OK && target) {
-        const nm_tokenizer_options chosen = tokenizer_options(config, true, subwords->target_spm);
-        status = nm_tokenizer_open(target, config->tokenizer, &chosen, err);
-    }
-    nm_options_free(options);
-    return status;
+    NM_TRY(nm_prepare_read_settings(&options, &config, ORIGIN, settings, err));
+    NM_TRY(open_side(coder, false, config, subwords, err));
+    if (!target)
+        return NM_OK;
+    const nm_tokenizer_options chosen = tokenizer_options(config, true, subwords->target_spm);
+    return nm_tokenizer_open(target, config->tokenizer, &chosen, err);
 }
 
 nm_status nm_text_coder_open_target(nm_text_coder *coder, const char *settings,
                                     const nm_subword_model *subwords, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options;
     const nm_prepare_config *config;
-    nm_status status = read_settings(settings, &options, &config, err);
-    NM_THEN(status, open_side(coder, true, config, subwords, err));
-    nm_options_free(options);
-    return status;
+    NM_TRY(nm_prepare_read_settings(&options, &config, ORIGIN, settings, err));
+    return open_side(coder, true, config, subwords, err);
 }
 
 /* Appends the subwords of coder->words or, with byte-level BPE, of coder->tokens. */

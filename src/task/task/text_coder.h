@@ -53,6 +53,15 @@ typedef struct nm_subword_model {
  * two, or if one has whitespace. NM_FORMAT. */
 nm_status nm_text_coder_languages(const char *settings, char **languages, nm_error *err);
 
+/* Byte-level BPE in the settings (data.ini) of norma prepare. */
+typedef struct nm_byte_level_rules {
+    bool used; /* false: another tokenizer */
+    bool lowercase;
+    nm_pretokenizer pretokenizer;
+} nm_byte_level_rules;
+/* NM_FORMAT, NM_USAGE: the settings. */
+nm_status nm_text_coder_byte_level(const char *settings, nm_byte_level_rules *rules, nm_error *err);
+
 /* A coder of the source language with the settings (data.ini) of norma prepare. target, unless NULL, becomes
  * the tokenizer of the target language. Close both after success and failure. */
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,

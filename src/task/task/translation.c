@@ -101,13 +101,10 @@ static nm_status open_text_scoring(nm_translation_parts *parts, const nm_prepare
 
 static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
 {
-    nm_options *settings = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(settings, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(settings, "data.ini", parts->texts[NM_TEXT_SETTINGS], err);
-    NM_THEN(status, open_text_scoring(parts, config, err));
-    nm_options_free(settings);
-    return status;
+    NM_AUTO(nm_options_release) nm_options *settings;
+    const nm_prepare_config *config;
+    NM_TRY(nm_prepare_read_settings(&settings, &config, "data.ini", parts->texts[NM_TEXT_SETTINGS], err));
+    return open_text_scoring(parts, config, err);
 }
 
 /* A folder without these files is an error when they are needed. */
