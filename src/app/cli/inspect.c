@@ -11,7 +11,6 @@
 #include "cli/inspect_print.h"
 #include "cli/open_comm.h"
 #include "cli/open_backend.h"
-#include "norm/norm_assignment.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"
 
@@ -169,19 +168,6 @@ static nm_status exchange_results(job *self, nm_error *err)
     return status;
 }
 
-/* If the recipe sets model.encoder_norm, the advice is to change that option. */
-static void name_norm_option(const nm_options *options, nm_advice advice[NM_N_ADVICE])
-{
-    static const char *const names[][2] = {{"model.norm = rbn", "model.encoder_norm = rbn"},
-                                           {"model.norm = power", "model.encoder_norm = power"}};
-    if (!nm_varies_encoder_norm(options))
-        return;
-    for (int i = 0; i < NM_N_ADVICE; i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            if (!strcmp(advice[i].setting, names[k][0]))
-                advice[i].setting = names[k][1];
-}
-
 static nm_status inspect_loaded(job *self, const char *run, const char *path, nm_loaded_model *loaded,
                                 nm_error *err)
 {
@@ -194,7 +180,6 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
         NM_AUTO_FREE char *log_path = nm_path_join(run, "log.jsonl");
         status = nm_advice_inputs_collect(&inputs, &inspection, &loaded->task, loaded->model, log_path, err);
         nm_advise(&inputs, advice);
-        name_norm_option(loaded->options, advice);
     }
     NM_THEN(status, keep_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err));
     nm_inspection_release(&inspection);

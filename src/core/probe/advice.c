@@ -131,6 +131,7 @@ nm_status nm_advice_inputs_collect(nm_advice_inputs *f, const nm_inspection *ins
                                    const nm_model *model, const char *log_path, nm_error *err)
 {
     const nm_stack_options *stack = model->config; /* the first member of every configuration */
+    NM_AUTO_FREE char *encoder_norm = nm_options_get(model->options, "model.encoder_norm");
     *f = (nm_advice_inputs){.tid_mean = NAN,
                             .tid_variance = NAN,
                             .tid_square = NAN,
@@ -144,6 +145,7 @@ nm_status nm_advice_inputs_collect(nm_advice_inputs *f, const nm_inspection *ins
                             .warmup_fraction = warmup_fraction(model),
                             .pre_norm = stack->norm_position != NM_POST_NORM,
                             .small_init = nm_model_option_is(model, "model.init", "small"),
+                            .varies_encoder = encoder_norm && *encoder_norm,
                             .chance_loss = task->type->chance_loss ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
     if (last) {
@@ -269,14 +271,16 @@ static void advise_norm_position(const nm_advice_inputs *f, nm_advice *a)
 
 void nm_advise(const nm_advice_inputs *f, nm_advice advice[NM_N_ADVICE])
 {
-    static const struct {
+    const bool encoder = f->varies_encoder;
+    const struct {
         const char *remedy, *setting;
         void (*rule)(const nm_advice_inputs *inputs, nm_advice *advice);
-    } rules[NM_N_ADVICE] = {{"RBN penalty", "model.norm = rbn", advise_penalty},
-                            {"PowerNorm", "model.norm = power", advise_power},
-                            {"warm-up", "schedule.warmup_fraction = 0.1", advise_warmup},
-                            {"SmallInit", "model.init = small", advise_init},
-                            {"pre-norm", "model.norm_position = pre", advise_norm_position}};
+    } rules[NM_N_ADVICE] = {
+        {"RBN penalty", encoder ? "model.encoder_norm = rbn" : "model.norm = rbn", advise_penalty},
+        {"PowerNorm", encoder ? "model.encoder_norm = power" : "model.norm = power", advise_power},
+        {"warm-up", "schedule.warmup_fraction = 0.1", advise_warmup},
+        {"SmallInit", "model.init = small", advise_init},
+        {"pre-norm", "model.norm_position = pre", advise_norm_position}};
     for (int i = 0; i < NM_N_ADVICE; i++) {
         advice[i] = (nm_advice){.remedy = rules[i].remedy, .setting = rules[i].setting};
         rules[i].rule(f, &advice[i]);

@@ -10,6 +10,7 @@ typedef struct nm_advice_inputs { /* NaN: unknown */
     bool has_penalty;
     bool pre_norm; /* norms at any position but post */
     bool small_init;
+    bool varies_encoder;                       /* the model has model.encoder_norm: the advice names it */
     char tid_site[128];                        /* nm_tid_last */
     double tid_mean, tid_variance, tid_square; /* TID at that site, as ratios */
     double loss, batch_loss; /* best validation loss: with running and with batch statistics */
