@@ -123,6 +123,16 @@ bool nm_run_config_may_change(const nm_options *run, const char *path)
     return is_changeable(path) && !sets_schedule_length(run, path) && !sets_ramps(run, path);
 }
 
+bool nm_run_config_is_of_model(const nm_options *run, const char *path)
+{
+    if (!strncmp(path, "model.", 6))
+        return !nm_ends_with(path, "dropout") && strcmp(path, "model.init") &&
+               strcmp(path, "model.init_from") && strcmp(path, "model.freeze");
+    if (!strcmp(path, "norm.at"))
+        return true;
+    return !strncmp(path, "norm.", 5) && strchr(path + 5, '.') && nm_norm_option_applies(run, path);
+}
+
 nm_status nm_run_config_read(nm_options **run, const nm_options *like, const char *folder, nm_error *err)
 {
     char *path = nm_path_join(folder, "config.ini"), *text;

@@ -45,6 +45,8 @@ void nm_run_config_list(nm_run_differences *differences, const char *path, const
                         const char *other);
 /* Whether a resumed run may have another value of the option than before. */
 bool nm_run_config_may_change(const nm_options *run, const char *path);
+/* Whether the option, of [model] or of a norm, determines the function that the model of a run computes. */
+bool nm_run_config_is_of_model(const nm_options *run, const char *path);
 /* Whether the run has the requested value; auto leaves the precision to the run. */
 bool nm_run_config_agrees(const char *path, const char *old, const char *new);
 

@@ -4,23 +4,17 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "norm/norm_assignment.h"
 #include "task/model_loader.h"
 #include "train/run_config.h"
 
-/* Whether the option determines the function that a model computes, so that the model and not the recipe
- * decides it. */
+/* Whether the option determines the function of a model and its text processing, so that the model and not
+ * the recipe decides it. */
 static bool is_of_model(const char *path, const nm_options *model, const nm_task_type *task)
 {
     for (const char *const *of_text = task->text_options; of_text && *of_text; of_text++)
         if (!strcmp(path, *of_text))
             return true;
-    if (!strncmp(path, "model.", 6))
-        return !nm_ends_with(path, "dropout") && strcmp(path, "model.init") &&
-               strcmp(path, "model.init_from") && strcmp(path, "model.freeze");
-    if (!strcmp(path, "norm.at"))
-        return true;
-    return !strncmp(path, "norm.", 5) && strchr(path + 5, '.') && nm_norm_option_applies(model, path);
+    return nm_run_config_is_of_model(model, path);
 }
 
 /* Dropout rates are those of the model unless the recipe or the command line sets them. */
