@@ -54,22 +54,16 @@ static void print_folded(const char *output, size_t folded, size_t norms)
         fprintf(stderr, "%s: the model has no norm to fold\n", output);
 }
 
-static nm_status export_model(const export_config *config, nm_backend *backend, const char *path,
-                              nm_error *err)
+static nm_status export_model(const export_config *config, const char *path, nm_error *err)
 {
-    nm_options *options;
-    const nm_task_type *task;
     char *file;
-    nm_loaded_model loaded = {0};
-    NM_TRY(nm_loaded_model_options(path, &options, &task, &file, err));
-    nm_status status = nm_loaded_model_open(&loaded, file, task, options, backend, false, false, err);
-    if (status == NM_OK) {
-        size_t folded = config->fold ? nm_model_fold(loaded.model, options) : 0;
-        status = write_model(&loaded, file, config, err);
-        if (status == NM_OK && config->fold)
-            print_folded(config->output, folded, count_norms(&loaded.model->params));
-        nm_loaded_model_close(&loaded);
-    }
+    nm_loaded_model loaded;
+    NM_TRY(nm_loaded_model_open_plain(&loaded, path, &file, err));
+    size_t folded = config->fold ? nm_model_fold(loaded.model, loaded.options) : 0;
+    nm_status status = write_model(&loaded, file, config, err);
+    if (status == NM_OK && config->fold)
+        print_folded(config->output, folded, count_norms(&loaded.model->params));
+    nm_loaded_model_close(&loaded);
     free(file);
     return status;
 }
@@ -77,17 +71,13 @@ static nm_status export_model(const export_config *config, nm_backend *backend, 
 static int run(nm_cli *cli, int argc, char **argv)
 {
     const export_config *config = nm_options_find(cli->options, "export");
-    const nm_backend_options plain = {.name = "ref", .dtype = NM_F32, .threads = 1};
-    nm_backend *backend = NULL;
     nm_error err = {0};
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
     if (status == NM_OK && !*config->output)
         status = nm_fail(&err, NM_USAGE, "export: no output file given (-o FILE)");
     if (status == NM_OK && config->int8 && config->bf16)
         status = nm_fail(&err, NM_USAGE, "export: --int8 and --bf16 exclude each other");
-    NM_THEN(status, nm_backend_create(&backend, &plain, &err));
-    NM_THEN(status, export_model(config, backend, argv[0], &err));
-    nm_backend_free(backend);
+    NM_THEN(status, export_model(config, argv[0], &err));
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
 

@@ -102,7 +102,7 @@ static nm_tensor *norm_param(const nm_ct2_reader *from, const nm_norm *norm, con
 {
     char name[160];
     snprintf(name, sizeof name, "%s.%s", norm->site.name, param);
-    return &nm_params_find(&from->in.model->params, name)->tensor;
+    return &nm_params_find(&from->in.loaded.model->params, name)->tensor;
 }
 
 static void map_norm(const nm_ct2_reader *from, nm_tensor_map *map, const nm_norm *norm, int stack,
@@ -191,14 +191,14 @@ static void map_tables(const nm_ct2_reader *from, nm_tensor_map *map, const tabl
 static void map_model(const nm_ct2_reader *from, nm_tensor_map *map, nm_tensor_source *source)
 {
     if (!from->lm) {
-        const nm_seq2seq *s = nm_seq2seq_of(from->in.model);
+        const nm_seq2seq *s = nm_seq2seq_of(from->in.loaded.model);
         map_tables(from, map, &(tables){s->source_table, s->target_table, s->output_weight, s->output_bias});
         map_stack(from, map, &s->encoder, NM_CT2_ENCODER);
         map_stack(from, map, &s->decoder, NM_CT2_DECODER);
         source->ignored = s->output_bias ? ignored : ignored_without_bias;
         return;
     }
-    const nm_lm *lm = nm_lm_of(from->in.model);
+    const nm_lm *lm = nm_lm_of(from->in.loaded.model);
     map_tables(from, map, &(tables){NULL, lm->table, lm->output_weight, lm->output_bias});
     map_stack(from, map, &lm->stack, NM_CT2_DECODER);
     source->ignored = lm->output_bias ? ignored : ignored_without_bias;

@@ -75,13 +75,13 @@ static nm_status load(nm_import *in, const nm_safetensors *file, const char *out
     nm_tensor_source source = nm_tensor_source_safetensors(file);
     source.ignored = ignored;
     NM_TRY(nm_import_declare(in));
-    const nm_seq2seq *s = nm_seq2seq_of(in->model);
+    const nm_seq2seq *s = nm_seq2seq_of(in->loaded.model);
     nm_tensor_map_add(&map, s->source_table, "encoder.embed_tokens.weight");
     nm_tensor_map_add(&map, s->target_table, "decoder.embed_tokens.weight");
     if (nm_safetensors_find(file, "decoder.output_projection.weight"))
         nm_tensor_map_add(&map, s->output_weight, "decoder.output_projection.weight");
-    nm_torch_layers_add(&map, in->model, &s->encoder, "encoder");
-    nm_torch_layers_add(&map, in->model, &s->decoder, "decoder");
+    nm_torch_layers_add(&map, in->loaded.model, &s->encoder, "encoder");
+    nm_torch_layers_add(&map, in->loaded.model, &s->decoder, "decoder");
     nm_status status = nm_import_load(in, &map, &source);
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;

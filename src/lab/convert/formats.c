@@ -49,27 +49,15 @@ static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_m
 
 nm_status nm_convert_to(const nm_foreign_format *format, const char *model, const char *folder, nm_error *err)
 {
-    const nm_backend_options plain = {.name = "ref", .dtype = NM_F32, .threads = 1};
-    nm_loaded_model loaded = {0};
-    nm_options *options;
-    const nm_task_type *task;
+    nm_loaded_model loaded;
     char *file;
     if (!format->write)
         return nm_fail(err, NM_UNSUPPORTED, "the format %s can be read but not written", format->name);
-    NM_TRY(nm_loaded_model_options(model, &options, &task, &file, err));
-    nm_backend *backend = NULL;
-    nm_status status = nm_backend_create(&backend, &plain, err);
+    NM_TRY(nm_loaded_model_open_plain(&loaded, model, &file, err));
+    nm_status status = write_loaded(format, &loaded, folder, err);
     if (status != NM_OK)
-        nm_options_free(options);
-    else
-        status = nm_loaded_model_open(&loaded, file, task, options, backend, false, false, err);
-    if (status == NM_OK) {
-        status = write_loaded(format, &loaded, folder, err);
-        if (status != NM_OK)
-            nm_error_prefix(err, "%s", file);
-        nm_loaded_model_close(&loaded);
-    }
-    nm_backend_free(backend);
+        nm_error_prefix(err, "%s", file);
+    nm_loaded_model_close(&loaded);
     free(file);
     return status;
 }

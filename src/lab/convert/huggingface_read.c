@@ -209,8 +209,8 @@ static nm_status load_seq2seq(nm_hf_reader *from, const char *output)
     nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     source.ignored = ignored_seq2seq;
     NM_TRY(nm_import_declare(in));
-    nm_huggingface_map_seq2seq(&map, in->model);
-    const nm_seq2seq *s = nm_seq2seq_of(in->model);
+    nm_huggingface_map_seq2seq(&map, in->loaded.model);
+    const nm_seq2seq *s = nm_seq2seq_of(in->loaded.model);
     if (s->source_table == s->target_table)
         name_shared_table(from, &map);
     if (s->output_bias) {
@@ -305,9 +305,9 @@ static nm_status load_gpt2(nm_hf_reader *from, const char *output)
     nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     source.ignored = ignored_gpt2;
     NM_TRY(nm_import_declare(in));
-    const nm_lm *lm = nm_lm_of(in->model);
+    const nm_lm *lm = nm_lm_of(in->loaded.model);
     const char *prefix = nm_safetensors_find(from->file, "transformer.wte.weight") ? "transformer." : "";
-    nm_huggingface_map_gpt2(&map, in->model, prefix);
+    nm_huggingface_map_gpt2(&map, in->loaded.model, prefix);
     nm_tensor_map_add(&map, lm->position_table, "%swpe.weight", prefix);
     if (lm->output_weight != lm->table)
         nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;

@@ -68,13 +68,13 @@ static nm_status load_llama(nm_hf_reader *from, const nm_llama_class *class, con
     if (is_tied(from, class))
         source.ignored = ignored_llama;
     NM_TRY(nm_import_declare(in));
-    nm_huggingface_map_llama(&map, in->model);
+    nm_huggingface_map_llama(&map, in->loaded.model);
     allow_missing_biases(&map, biases_of(from, class));
-    const nm_lm *lm = nm_lm_of(in->model);
+    const nm_lm *lm = nm_lm_of(in->loaded.model);
     if (lm->output_weight != lm->table)
         nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
-    norm_reader norms = {&map, in->model, class->gemma ? -1 : 0};
-    nm_status status = nm_llama_each_norm(in->model, map_norm, &norms, from->err);
+    norm_reader norms = {&map, in->loaded.model, class->gemma ? -1 : 0};
+    nm_status status = nm_llama_each_norm(in->loaded.model, map_norm, &norms, from->err);
     NM_THEN(status, nm_import_load(in, &map, &source));
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;

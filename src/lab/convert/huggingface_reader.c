@@ -78,7 +78,7 @@ static bool is_other_symbol(const nm_foreign_vocab *vocab, int32_t index)
 nm_status nm_hf_read_lm_texts(nm_hf_reader *from, int64_t size)
 {
     nm_import *in = &from->in;
-    nm_model_spm *spm = &((nm_lm_parts *)in->task.parts)->spm;
+    nm_model_spm *spm = &((nm_lm_parts *)in->loaded.task.parts)->spm;
     bool pieces;
     NM_TRY(nm_huggingface_read_pieces(from->folder, size, &from->vocab, spm, &pieces, from->err));
     if (!pieces)

@@ -13,7 +13,6 @@
 #include "task/lm_task.h"
 #include "task/translation.h"
 #include "text/vocab.h"
-#include "train/checkpoint.h"
 
 nm_status nm_foreign_vocab_read(nm_foreign_vocab *vocab, const void *object, int64_t size, const char *path,
                                 nm_error *err)
@@ -61,7 +60,7 @@ void nm_foreign_vocab_release(nm_foreign_vocab *vocab)
 
 static bool is_translation(const nm_import *import)
 {
-    return import->task.type == &nm_task_translation;
+    return import->loaded.task.type == &nm_task_translation;
 }
 
 /* Appends a line of a dictionary; an index without a symbol becomes an unused entry "madeupwordNNNN", as in
@@ -109,11 +108,11 @@ nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool
     nm_vocab_order order = fairseq ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
     NM_THEN(status, nm_vocab_parse(text.data, text.bytes, path, order, &parsed, import->err));
     if (is_translation(import)) {
-        nm_translation_parts *parts = import->task.parts;
+        nm_translation_parts *parts = import->loaded.task.parts;
         parts->texts[target ? NM_TEXT_TARGET : NM_TEXT_SOURCE] = text.data;
         *(target ? &parts->target_vocab : &parts->source_vocab) = parsed;
     } else {
-        nm_lm_parts *parts = import->task.parts;
+        nm_lm_parts *parts = import->loaded.task.parts;
         parts->texts[NM_LM_DICTIONARY] = text.data;
         parts->vocab = parsed;
         for (int32_t id = 0; status == NM_OK && id < NM_VOCAB_N_SPECIAL; id++)
@@ -126,8 +125,8 @@ nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool
 
 static const nm_vocab *target_vocab(const nm_import *import)
 {
-    return is_translation(import) ? ((const nm_translation_parts *)import->task.parts)->target_vocab
-                                  : ((const nm_lm_parts *)import->task.parts)->vocab;
+    return is_translation(import) ? ((const nm_translation_parts *)import->loaded.task.parts)->target_vocab
+                                  : ((const nm_lm_parts *)import->loaded.task.parts)->vocab;
 }
 
 /* Whether a token has no separate logit in the output of a translation model: tokens that the other toolkit
@@ -151,7 +150,7 @@ bool nm_import_excludes(const nm_import *import)
 
 nm_status nm_import_dictionary(nm_import *import, const char *folder, const char *name, bool target)
 {
-    nm_translation_parts *parts = import->task.parts;
+    nm_translation_parts *parts = import->loaded.task.parts;
     char **text = &parts->texts[target ? NM_TEXT_TARGET : NM_TEXT_SOURCE], *path = nm_path_join(folder, name);
     nm_vocab **vocab = target ? &parts->target_vocab : &parts->source_vocab;
     nm_status status = nm_model_text_read(path, text, import->err);
@@ -168,7 +167,7 @@ nm_status nm_import_dictionary(nm_import *import, const char *folder, const char
 /* Whether the text of a language model may have several lines: a file is then one text. */
 static bool keeps_newlines(const nm_import *import)
 {
-    const nm_lm_parts *parts = import->task.parts;
+    const nm_lm_parts *parts = import->loaded.task.parts;
     if (is_translation(import))
         return false;
     return import->codes.text || (parts->spm.spm && nm_spm_keeps_newlines(parts->spm.spm));
@@ -177,7 +176,7 @@ static bool keeps_newlines(const nm_import *import)
 /* Whether a translation model has a dictionary for each side. */
 static bool has_two_dictionaries(const nm_import *import)
 {
-    const nm_translation_parts *parts = import->task.parts;
+    const nm_translation_parts *parts = import->loaded.task.parts;
     return is_translation(import) && strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]);
 }
 
@@ -205,8 +204,8 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
 void nm_import_settings(nm_import *import)
 {
     bool translation = is_translation(import);
-    nm_translation_parts *parts = import->task.parts;
-    nm_lm_parts *lm_parts = import->task.parts;
+    nm_translation_parts *parts = import->loaded.task.parts;
+    nm_lm_parts *lm_parts = import->loaded.task.parts;
     char **text = translation ? &parts->texts[NM_TEXT_SETTINGS] : &lm_parts->texts[NM_LM_SETTINGS],
          **codes = translation ? &parts->texts[NM_TEXT_CODES] : &lm_parts->texts[NM_LM_CODES];
     bool sentencepiece = (translation ? parts->spm[0].spm : lm_parts->spm.spm) != NULL;
@@ -222,7 +221,7 @@ void nm_import_settings(nm_import *import)
 /* Whether the settings of the folder omit the special symbols that its vocabulary lacks. */
 static nm_status check_omitted(const nm_import *import, const char *folder)
 {
-    const nm_lm_parts *parts = import->task.parts;
+    const nm_lm_parts *parts = import->loaded.task.parts;
     const nm_vocab *vocab = parts->vocab;
     nm_vocab *stated = NULL;
     const nm_model_text settings = {folder, "data.ini", parts->texts[NM_LM_SETTINGS]},
@@ -240,9 +239,9 @@ static nm_status check_omitted(const nm_import *import, const char *folder)
 
 nm_status nm_import_texts(nm_import *import, const char *folder)
 {
-    NM_TRY(nm_text_files_read(&import->task, import->options, folder, import->err));
+    NM_TRY(nm_text_files_read(&import->loaded.task, import->loaded.options, folder, import->err));
     if (is_translation(import)) {
-        const nm_translation_parts *parts = import->task.parts;
+        const nm_translation_parts *parts = import->loaded.task.parts;
         if (!parts->spm[0].spm != !parts->spm[1].spm)
             return nm_fail(import->err, NM_MISMATCH,
                            "%s: has only one of source.spm and target.spm, and both are needed", folder);
@@ -253,14 +252,11 @@ nm_status nm_import_texts(nm_import *import, const char *folder)
 
 nm_status nm_import_begin(nm_import *import, const nm_task_type *task, nm_error *err)
 {
-    const nm_backend_options plain = {.name = "ref", .dtype = NM_F32, .threads = 1};
-    *import = (nm_import){.err = err, .options = nm_options_create()};
-    nm_train_options_add(import->options, task);
-    import->task = (nm_task){
-        .type = task, .options = import->options, .config = nm_options_find(import->options, "data")};
-    import->task.parts =
+    *import = (nm_import){.err = err};
+    nm_status status = nm_loaded_model_begin(&import->loaded, task, err);
+    import->loaded.task.parts =
         nm_allocate(task == &nm_task_translation ? sizeof(nm_translation_parts) : sizeof(nm_lm_parts));
-    return nm_backend_create(&import->backend, &plain, err);
+    return status;
 }
 
 nm_status nm_import_set(nm_import *import, const char *option, const char *format, ...)
@@ -270,7 +266,7 @@ nm_status nm_import_set(nm_import *import, const char *option, const char *forma
     va_start(args, format);
     vsnprintf(value, sizeof value, format, args);
     va_end(args);
-    return nm_options_set(import->options, option, value, NM_ORIGIN_COMMAND, import->err);
+    return nm_options_set(import->loaded.options, option, value, NM_ORIGIN_COMMAND, import->err);
 }
 
 typedef struct position_table {
@@ -302,13 +298,13 @@ static nm_status is_table_of(nm_import *import, const position_table *table, nm_
                              double tolerance, bool *found)
 {
     nm_mat known;
-    NM_TRY(nm_positions_alloc(import->backend, kind, (int32_t)table->rows, (int32_t)table->d, &known,
+    NM_TRY(nm_positions_alloc(import->loaded.own, kind, (int32_t)table->rows, (int32_t)table->d, &known,
                               import->err));
-    NM_AUTO_FREE double *values = nm_matrix_values(import->backend, known);
+    NM_AUTO_FREE double *values = nm_matrix_values(import->loaded.own, known);
     *found = true;
     for (int64_t i = 0; i < table->rows * table->d; i++)
         *found &= fabs(values[i] - table->values[i]) < tolerance;
-    nm_positions_dealloc(import->backend, &known);
+    nm_positions_dealloc(import->loaded.own, &known);
     return NM_OK;
 }
 
@@ -351,10 +347,10 @@ nm_status nm_import_lm_positions(nm_import *import, const nm_position_tensor *po
 
 nm_status nm_import_declare(nm_import *import)
 {
-    const nm_task_type *task = import->task.type;
-    nm_model_sizes sizes = task->sizes(&import->task);
-    return nm_model_declare(&import->model, task->model, import->backend, import->options, &sizes,
-                            import->err);
+    const nm_task_type *task = import->loaded.task.type;
+    nm_model_sizes sizes = task->sizes(&import->loaded.task);
+    return nm_model_declare(&import->loaded.model, task->model, import->loaded.own, import->loaded.options,
+                            &sizes, import->err);
 }
 
 /* A translation model computes its position table, so no tensor of the file limits its size. NM_MISMATCH if
@@ -364,9 +360,9 @@ static nm_status check_positions(const nm_import *import, const nm_tensor_source
     enum { ALWAYS = 1 << 22 };
     if (!is_translation(import))
         return NM_OK;
-    const nm_seq2seq_config *config = nm_seq2seq_config_of(import->model);
+    const nm_seq2seq_config *config = nm_seq2seq_config_of(import->loaded.model);
     size_t table = (size_t)config->max_positions * (size_t)config->width,
-           parameters = import->model->params.n_elements;
+           parameters = import->loaded.model->params.n_elements;
     return table <= (parameters > ALWAYS ? parameters : ALWAYS)
                ? NM_OK
                : nm_fail(import->err, NM_MISMATCH,
@@ -378,31 +374,27 @@ nm_status nm_import_load(nm_import *import, const nm_tensor_map *map, const nm_t
 {
     NM_TRY(nm_tensor_map_check(map, source, &import->map_ids, import->err));
     NM_TRY(check_positions(import, source));
-    NM_TRY(nm_model_allocate(import->model, false, import->err));
-    return nm_tensor_map_read(map, import->backend, source, &import->map_ids, import->err);
+    NM_TRY(nm_model_allocate(import->loaded.model, false, import->err));
+    return nm_tensor_map_read(map, import->loaded.own, source, &import->map_ids, import->err);
 }
 
 nm_status nm_import_finish(nm_import *import, const char *path)
 {
-    const nm_param *bias = nm_params_find(&import->model->params, "output.bias");
+    const nm_param *bias = nm_params_find(&import->loaded.model->params, "output.bias");
     if (nm_import_excludes(import)) {
         NM_ASSERT(bias);
-        NM_AUTO_FREE double *values = nm_param_values(import->backend, &bias->tensor);
+        NM_AUTO_FREE double *values = nm_param_values(import->loaded.own, &bias->tensor);
         for (int32_t id = 0; id < bias->tensor.cols; id++)
             if (is_excluded(import, id))
                 values[id] = NM_EXCLUDED_LOGIT;
-        nm_backend_write(import->backend, bias->tensor.data, values, (size_t)bias->tensor.cols);
+        nm_backend_write(import->loaded.own, bias->tensor.data, values, (size_t)bias->tensor.cols);
     }
-    return nm_checkpoint_write(path, import->model, &import->task, 0, import->err);
+    return nm_loaded_model_write(&import->loaded, path, import->err);
 }
 
 void nm_import_release(nm_import *import)
 {
-    nm_model_free(import->model);
-    if (import->task.type)
-        import->task.type->close(&import->task);
-    nm_backend_free(import->backend);
-    nm_options_free(import->options);
+    nm_loaded_model_close(&import->loaded);
     free(import->codes.text);
     free(import->ids[0]);
     free(import->ids[1]);

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "convert/tensor_map.h"
-#include "task/tasks.h"
+#include "task/model_loader.h"
 #include "text/tokenizer.h"
 
 /* The vocabulary of another toolkit. Special tokens are indices; -1: there is none. */
@@ -35,10 +35,7 @@ typedef struct nm_import_codes {
 } nm_import_codes;
 
 typedef struct nm_import {
-    nm_task task;
-    nm_options *options;
-    nm_backend *backend;
-    nm_model *model;
+    nm_loaded_model loaded;
     nm_map_ids map_ids;
     nm_import_codes codes; /* set before nm_import_texts */
     int32_t *ids[2]; /* ids[target][id]: index of token `id` of Norma in the other vocabulary; -1: none */

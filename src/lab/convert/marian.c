@@ -177,7 +177,7 @@ static bool is_sentencepiece(const char *path)
 /* Reads the pieces of a SentencePiece model as an object that maps symbols to indices. */
 static nm_status read_pieces(reader *from, int side, const char *path, json_t **symbols)
 {
-    nm_translation_parts *parts = from->in.task.parts;
+    nm_translation_parts *parts = from->in.loaded.task.parts;
     NM_TRY(nm_model_spm_read(&parts->spm[side], path, from->err));
     const nm_counter *pieces = &parts->spm[side].spm->texts;
     *symbols = json_object();
@@ -279,7 +279,7 @@ static void map_norm(const reader *from, nm_tensor_map *map, const nm_norm *norm
     for (int i = 0; i < 2; i++) {
         char name[160];
         snprintf(name, sizeof name, "%s.%s", norm->site.name, params[i]);
-        nm_tensor *tensor = &nm_params_find(&from->in.model->params, name)->tensor;
+        nm_tensor *tensor = &nm_params_find(&from->in.loaded.model->params, name)->tensor;
         nm_tensor_map_add(map, tensor, "%s_ln_%s%s", prefix, names[i], from->pre_norm && !top ? "_pre" : "");
     }
 }
@@ -328,7 +328,7 @@ static void map_stack(const reader *from, nm_tensor_map *map, const nm_stack *st
 static void map_embeddings(const reader *from, nm_tensor_map *map)
 {
     static const char shared[] = "Wemb", *const own[] = {"encoder_Wemb", "decoder_Wemb"};
-    const nm_seq2seq *s = nm_seq2seq_of(from->in.model);
+    const nm_seq2seq *s = nm_seq2seq_of(from->in.loaded.model);
     nm_tensor *const tables[] = {s->source_table, s->target_table};
     bool one = nm_npz_find(&from->file, shared) != NULL;
     for (int side = 0; side < 2; side++)
@@ -396,7 +396,7 @@ static nm_status load(reader *from, const char *output)
                                      .ignored = is_config};
     nm_tensor_map map = {0};
     NM_TRY(nm_import_declare(in));
-    const nm_seq2seq *s = nm_seq2seq_of(in->model);
+    const nm_seq2seq *s = nm_seq2seq_of(in->loaded.model);
     map_embeddings(from, &map);
     map_stack(from, &map, &s->encoder, "encoder");
     map_stack(from, &map, &s->decoder, "decoder");

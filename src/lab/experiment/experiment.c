@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "backend/device_options.h"
 #include "base/memory.h"
 #include "experiment/run_match.h"
 #include "experiment/slurm_array.h"
@@ -238,11 +237,12 @@ nm_status nm_experiment_share_cores(nm_experiment *c, int64_t n, nm_error *err)
 {
     nm_options *options;
     NM_TRY(nm_run_queue_options(&c->queue, &c->points.list[0], 1, &options, err));
-    const nm_device_config *device = nm_options_find(options, "device");
+    NM_AUTO_FREE char *text = nm_options_get(options, "device.threads");
+    int64_t threads = atoll(text);
     if (by_slurm(c))
-        c->queue.share = (nm_core_share){c->config.jobs ? c->config.jobs : n, device->threads};
+        c->queue.share = (nm_core_share){c->config.jobs ? c->config.jobs : n, threads};
     else
-        c->queue.share = nm_core_share_of(n, c->config.jobs, device->threads, c->config.cores);
+        c->queue.share = nm_core_share_of(n, c->config.jobs, threads, c->config.cores);
     nm_options_free(options);
     return NM_OK;
 }

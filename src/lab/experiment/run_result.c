@@ -369,15 +369,14 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
                                 nm_options *options, const nm_run_measurement *measurement,
                                 const nm_stop *stop, nm_error *err)
 {
-    nm_backend *backend = NULL;
-    nm_backend_options device = {.name = "cpu", .threads = (int32_t)measurement->threads};
     char *path = scored_model(folder, measurement), model[NM_RUN_KEY_BYTES];
     nm_loaded_model run;
-    nm_status status = nm_backend_create(&backend, &device, err);
-    if (status == NM_OK && measurement->average)
+    nm_status status = NM_OK;
+    if (measurement->average)
         status = average_checkpoints(folder, measurement->average, path, err);
     if (status == NM_OK)
-        status = nm_loaded_model_open_run(&run, path, type, options, backend, false, err);
+        status =
+            nm_loaded_model_open_run_on_cpu(&run, path, type, options, (int32_t)measurement->threads, err);
     else
         nm_options_free(options);
     if (status == NM_OK) {
@@ -386,7 +385,6 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
         nm_loaded_model_close(&run);
     }
     NM_THEN(status, hash_model(path, model, &result->weights, err));
-    nm_backend_free(backend);
     free(path);
     result->measured = status == NM_OK;
     return status;

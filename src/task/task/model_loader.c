@@ -8,6 +8,23 @@
 #include "train/train_options.h"
 #include "train/schedule.h"
 
+static const nm_backend_options PLAIN = {.name = "ref", .dtype = NM_F32, .threads = 1};
+
+nm_status nm_loaded_model_begin(nm_loaded_model *loaded, const nm_task_type *task, nm_error *err)
+{
+    nm_options *options = nm_options_create();
+    nm_train_options_add(options, task);
+    *loaded = (nm_loaded_model){
+        .options = options,
+        .task = {.type = task, .options = options, .config = nm_options_find(options, "data")}};
+    return nm_backend_create(&loaded->own, &PLAIN, err);
+}
+
+nm_status nm_loaded_model_write(const nm_loaded_model *loaded, const char *path, nm_error *err)
+{
+    return nm_checkpoint_write(path, loaded->model, &loaded->task, 0, err);
+}
+
 /* Checksums of the tensors are verified when the model is opened. */
 static nm_status open_metadata(nm_safetensors **file, const char *path, nm_error *err)
 {
@@ -97,6 +114,33 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
     return status;
 }
 
+/* The backend is the model's, or freed if the model could not be opened. */
+static nm_status own(nm_loaded_model *loaded, nm_backend *backend, nm_status status)
+{
+    if (status == NM_OK)
+        loaded->own = backend;
+    else
+        nm_backend_free(backend);
+    return status;
+}
+
+nm_status nm_loaded_model_open_plain(nm_loaded_model *loaded, const char *path, char **file_path,
+                                     nm_error *err)
+{
+    nm_options *options;
+    const nm_task_type *task;
+    nm_backend *backend;
+    NM_TRY(nm_loaded_model_options(path, &options, &task, file_path, err));
+    nm_status status = nm_backend_create(&backend, &PLAIN, err);
+    if (status == NM_OK)
+        status = nm_loaded_model_open(loaded, *file_path, task, options, backend, false, false, err);
+    else
+        nm_options_free(options);
+    if (status != NM_OK)
+        free(*file_path);
+    return own(loaded, backend, status);
+}
+
 /* Length of the name in a line of a list; dictionary: the count after the last space is not part of it. */
 static size_t name_length(const char *line, bool dictionary)
 {
@@ -176,6 +220,20 @@ nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_pat
     return status;
 }
 
+nm_status nm_loaded_model_open_run_on_cpu(nm_loaded_model *loaded, const char *file_path,
+                                          const nm_task_type *task, nm_options *options, int32_t threads,
+                                          nm_error *err)
+{
+    const nm_backend_options cpu = {.name = "cpu", .threads = threads};
+    nm_backend *backend;
+    nm_status status = nm_backend_create(&backend, &cpu, err);
+    if (status == NM_OK)
+        status = nm_loaded_model_open_run(loaded, file_path, task, options, backend, false, err);
+    else
+        nm_options_free(options);
+    return own(loaded, backend, status);
+}
+
 void nm_loaded_model_close(nm_loaded_model *loaded)
 {
     nm_model_free(loaded->model);
@@ -183,5 +241,6 @@ void nm_loaded_model_close(nm_loaded_model *loaded)
         loaded->task.type->close(&loaded->task);
     nm_options_free(loaded->options);
     nm_safetensors_close(loaded->file);
+    nm_backend_free(loaded->own);
     *loaded = (nm_loaded_model){0};
 }
