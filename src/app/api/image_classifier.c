@@ -66,7 +66,7 @@ static nm_status classify(nm_image_classifier *self, const char *const *paths, n
                           nm_error *err)
 {
     const nm_loaded_model *loaded = &self->inference.models[0];
-    nm_image_set set = {.size = self->parts->size.height};
+    NM_AUTO(nm_image_set_release) nm_image_set set = {.size = self->parts->size.height};
     nm_status status = NM_OK;
     for (size_t i = 0; i < out->n && status == NM_OK; i++)
         status = paths[i] ? nm_image_file_read(paths[i], set.size, nm_image_set_add(&set, 0), err)
@@ -78,7 +78,6 @@ static nm_status classify(nm_image_classifier *self, const char *const *paths, n
     task.stop = &call.stop;
     NM_THEN(status, nm_image_probabilities(&task, loaded->model, &set, out->n, out->probabilities, err));
     pthread_mutex_unlock(&self->mutex);
-    nm_image_set_release(&set);
     return status;
 }
 

@@ -317,7 +317,7 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
                                .vocab = self->parts->vocab,
                                .comm = self->comm,
                                .stop = &call.stop};
-    nm_ids ids = {0};
+    NM_AUTO(nm_ids_release) nm_ids ids = {0};
     const nm_lm_file file = {path, self->scoring->encoding, self->documents};
     nm_status status = nm_lm_encode_file(w->text, &file, &call.stop, &ids, &out->counts, err);
     if (status == NM_OK && !ids.n)
@@ -327,7 +327,6 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
         nm_error_prefix(err, "%s", nm_input_name(path));
     if (status == NM_OK && !out->scored.tokens)
         status = nm_fail(err, NM_MISMATCH, "%s: %zu tokens are less than one segment", path, ids.n);
-    nm_ids_release(&ids);
     return status;
 }
 
@@ -488,12 +487,10 @@ static char *text_of(workspace *w, const int32_t *ids, size_t n)
 static char *text_from(workspace *w, const nm_id_list *prompt, const nm_ids *found, size_t begin)
 {
     const size_t head = (size_t)prompt->n;
-    nm_ids ids = {0};
+    NM_AUTO(nm_ids_release) nm_ids ids = {0};
     for (size_t i = begin; i < head + found->n; i++)
         nm_ids_append(&ids, i < head ? prompt->ids[i] : found->data[i - head]);
-    char *text = text_of(w, ids.data, ids.n);
-    nm_ids_release(&ids);
-    return text;
+    return text_of(w, ids.data, ids.n);
 }
 
 /* The part of `whole` that continues a prompt. A SentencePiece model has no space before the first word of a

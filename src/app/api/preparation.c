@@ -61,12 +61,11 @@ static void warn_of_drops(const nm_prepared *self, const nm_prepare_events *even
         "%.1f %% of the training %s were dropped, most of them as \"%s\"%s%s%s",
         100.0 * (double)dropped / (double)train->pairs, nm_prepared_unit(self), nm_drop_reason_text(most),
         *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     nm_buffer_append(&text, first, strlen(first));
     for (int i = 0; i < train->n_examples[most]; i++)
         append_example(&text, &train->examples[most][i], report->sides);
     events->message(events->user, text.data);
-    nm_buffer_release(&text);
 }
 
 /* Warns if more than a few percent of the validation or test pairs, or of the lines of plain text, occur in

@@ -49,7 +49,8 @@ static bool begins_with_listed(const char *list, const char *key)
 /* NM_USAGE for options that have no effect on the metric. */
 static nm_status check_options(const nm_options *options, const nm_score_metric *metric, nm_error *err)
 {
-    char *path, *warning = NULL;
+    NM_AUTO_FREE char *warning = NULL;
+    char *path;
     for (size_t i = 0; (path = nm_options_path(options, i)); i++) {
         const char *key = strchr(path, '.') + 1;
         bool own = begins_with_listed("bootstrap seed centered sentence ", key) ||
@@ -60,9 +61,7 @@ static nm_status check_options(const nm_options *options, const nm_score_metric 
         free(path);
         NM_TRY(status);
     }
-    nm_status status = nm_options_check(options, &warning, err);
-    free(warning);
-    return status;
+    return nm_options_check(options, &warning, err);
 }
 
 static nm_status configure(nm_scorer *self, const char *name, nm_error *err)

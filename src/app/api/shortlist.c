@@ -107,7 +107,7 @@ nm_status nm_shortlist_learn(const char *folder, const char *output, const char 
     err = err ? err : &ignored;
     if (!folder || !output)
         return nm_fail(err, NM_USAGE, "nm_shortlist_learn: %s is NULL", folder ? "output" : "folder");
-    nm_options *options = nm_options_create();
+    NM_AUTO(nm_options_release) nm_options *options = nm_options_create();
     job self = {.config = nm_options_add(options, "shortlist", rows, NULL, sizeof(shortlist_config))};
     nm_options_accept_any_text(options);
     nm_status status = nm_settings_apply(options, "shortlist", settings, err);
@@ -117,6 +117,5 @@ nm_status nm_shortlist_learn(const char *folder, const char *output, const char 
     if (status == NM_OK && summary)
         *summary = summarize(&self.table);
     job_release(&self);
-    nm_options_free(options);
     return status;
 }

@@ -73,10 +73,9 @@ static void send_decision(void *user, const nm_study_decision *decision)
 /* FixNorm exists for translation models only. */
 static const char *default_norms(const nm_task_type *task)
 {
-    nm_options *options = nm_options_create();
+    NM_AUTO(nm_options_release) nm_options *options = nm_options_create();
     nm_train_options_add(options, task);
     bool fix = nm_options_row(options, "model.fixnorm") != NULL;
-    nm_options_free(options);
     return fix ? "layer,rms,scale+fix,batch,power,rbn,dyt" : "layer,rms,scale,batch,power,rbn,dyt";
 }
 

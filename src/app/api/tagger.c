@@ -167,7 +167,7 @@ static nm_status check_tokens(const char *const *tokens, const size_t *lengths, 
 static void name_tags(const nm_tagger *self, const int32_t *tags, struct tagged_sentence *sentence)
 {
     size_t n = sentence->length;
-    const char **names = nm_allocate(n * sizeof *names);
+    NM_AUTO_FREE const char **names = nm_allocate(n * sizeof *names);
     for (size_t i = 0; i < n; i++)
         names[i] = self->parts->tags[tags[i]];
     sentence->tags = nm_allocate((n + 1) * sizeof *sentence->tags);
@@ -184,7 +184,6 @@ static void name_tags(const nm_tagger *self, const int32_t *tags, struct tagged_
         const char *written = sentence->tags[sentence->spans[i].first];
         sentence->spans[i].label = self->scheme == NM_TAGS_IO ? written : nm_tag_label(written);
     }
-    free(names);
 }
 
 static nm_status tag(const nm_tagger *self, workspace *w, const char *const *tokens, const size_t *lengths,

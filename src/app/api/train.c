@@ -168,14 +168,12 @@ static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume re
                              nm_error *err)
 {
     const nm_recipe_source source = source_of(recipe);
-    nm_options *run = NULL;
-    nm_status status = resume == NM_RESUME_NO ? NM_OK : check_task(self, err);
-    if (status == NM_OK && resume != NM_RESUME_NO)
-        status = nm_run_config_read_data(&run, self->options, self->folder, err);
-    NM_THEN(status, nm_recipe_apply_sizes(self->options, self->task, &source,
-                                          nm_options_find(run ? run : self->options, "data"), size, err));
-    nm_options_free(run);
-    return status;
+    NM_AUTO(nm_options_release) nm_options *run = NULL;
+    NM_TRY(resume == NM_RESUME_NO ? NM_OK : check_task(self, err));
+    if (resume != NM_RESUME_NO)
+        NM_TRY(nm_run_config_read_data(&run, self->options, self->folder, err));
+    return nm_recipe_apply_sizes(self->options, self->task, &source,
+                                 nm_options_find(run ? run : self->options, "data"), size, err);
 }
 
 static void report_sizes(const nm_training *self, int64_t size)

@@ -132,7 +132,7 @@ static void print_text(job *self, const nm_baseline_type *type, const nm_baselin
 
 static nm_status run_one(job *self, const nm_baseline_type *type, nm_error *err)
 {
-    nm_baseline_result result = {0};
+    NM_AUTO(nm_baseline_result_release) nm_baseline_result result = {0};
     nm_status status = type->run(&self->task, &self->config, &result, err);
     bool scored = result.scores[NM_SPLIT_VALID].name || result.scores[NM_SPLIT_TEST].name;
     if (status == NM_OK && !scored)
@@ -141,7 +141,6 @@ static nm_status run_one(job *self, const nm_baseline_type *type, nm_error *err)
         add_json(self, type, &result);
     else if (status == NM_OK)
         print_text(self, type, &result);
-    nm_baseline_result_release(&result);
     return status;
 }
 

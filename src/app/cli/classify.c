@@ -91,10 +91,9 @@ static nm_status open_classifier(nm_model_session *session, void *state, const c
         *err = self->why;
         return self->unread;
     }
-    const char **settings = nm_cli_settings(session->cli, "classify,data");
+    NM_AUTO_FREE const char **settings = nm_cli_settings(session->cli, "classify,data");
     nm_status status = nm_classifier_open(&self->classifier, path, settings, err);
     nm_cli_warn(nm_classifier_warning(self->classifier));
-    free(settings);
     return status;
 }
 
@@ -256,7 +255,7 @@ static nm_status exchange_results(job *self, nm_error *err)
     nm_comm *comm = self->session->comm;
     if (!self->config->evaluate)
         return nm_model_session_flush(self->session, err);
-    char *all;
+    NM_AUTO_FREE char *all = NULL;
     NM_AUTO_FREE size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
     nm_status status = nm_comm_gather_bytes(comm, self->pairs.data, self->pairs.n * sizeof *self->pairs.data,
                                             &all, ends, err);
@@ -264,7 +263,6 @@ static nm_status exchange_results(job *self, nm_error *err)
     for (size_t i = 0; status == NM_OK && i < ends[comm->size - 1] / sizeof *pairs; i++)
         nm_ids_append(&self->results, pairs[i]);
     self->pairs.n = 0;
-    free(all);
     return status;
 }
 
@@ -341,7 +339,7 @@ static NM_FIELDS(class_evaluation, CLASS_EVALUATION)
 
 static void print_evaluation_json(const job *self)
 {
-    const char **names = label_names(self);
+    NM_AUTO_FREE const char **names = label_names(self);
     const nm_interval interval = self->config->bootstrap ? interval_of(self) : (nm_interval){NAN, NAN, NAN};
     const class_evaluation record = {.accuracy = nm_confusion_accuracy(&self->confusion),
                                      .macro_f1 = nm_confusion_macro_f1(&self->confusion),
@@ -352,12 +350,11 @@ static void print_evaluation_json(const job *self)
                                      .classes = nm_json_texts(names, n_labels(self)),
                                      .confusion = nm_confusion_json(&self->confusion)};
     nm_json_print(nm_record_json(class_evaluation_fields(), &record), JSON_INDENT(1), self->output);
-    free(names);
 }
 
 static void print_evaluation_text(const job *self)
 {
-    const char **names = label_names(self);
+    NM_AUTO_FREE const char **names = label_names(self);
     fprintf(self->output, "accuracy %.2f", nm_confusion_accuracy(&self->confusion));
     if (self->config->bootstrap) {
         nm_interval interval = interval_of(self);
@@ -366,7 +363,6 @@ static void print_evaluation_text(const job *self)
     fprintf(self->output, "  macro-F1 %.2f  texts %zu\n\n", nm_confusion_macro_f1(&self->confusion),
             n_evaluated(self));
     nm_confusion_print(&self->confusion, names, self->output);
-    free(names);
 }
 
 static nm_status print_evaluation(job *self, nm_error *err)

@@ -223,9 +223,9 @@ static void print_text(const job *self, const nm_task_score *score, const nm_con
 static void print_evaluation(const job *self, nm_image_parts *parts, const int32_t *predicted)
 {
     const nm_image_set *set = &parts->sets[NM_SPLIT_VALID];
-    const char **names = nm_allocate(self->n_classes * sizeof *names);
+    NM_AUTO_FREE const char **names = nm_allocate(self->n_classes * sizeof *names);
     nm_task_score score;
-    nm_confusion confusion = nm_confusion_create((int32_t)self->n_classes);
+    NM_AUTO(nm_confusion_release) nm_confusion confusion = nm_confusion_create((int32_t)self->n_classes);
     for (size_t k = 0; k < self->n_classes; k++)
         names[k] = parts->classes.items[k].text;
     for (size_t i = 0; i < set->n; i++)
@@ -239,8 +239,6 @@ static void print_evaluation(const job *self, nm_image_parts *parts, const int32
         fprintf(stderr, "norma: %zu files are not readable and left out; the first: %s\n", set->n_broken,
                 set->broken);
     nm_task_score_release(&score);
-    nm_confusion_release(&confusion);
-    free(names);
 }
 
 /* The classes of all n images; each process computes those of a part of the images. */

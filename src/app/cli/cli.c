@@ -79,8 +79,7 @@ void nm_cli_handle_stops(void (*handler)(int number))
 
 char *nm_cli_beside_program(const char *name)
 {
-    char *own = realpath("/proc/self/exe", NULL), *slash = own ? strrchr(own, '/') : NULL;
-    char *path = slash ? nm_format("%.*s/%s", (int)(slash - own), own, name) : NULL;
-    free(own);
-    return path;
+    NM_AUTO_FREE char *own = realpath("/proc/self/exe", NULL);
+    char *slash = own ? strrchr(own, '/') : NULL;
+    return slash ? nm_format("%.*s/%s", (int)(slash - own), own, name) : NULL;
 }

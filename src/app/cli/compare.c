@@ -131,7 +131,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
                                          .scored = compare_progress_scored,
                                          .trained = on_trained,
                                          .message = compare_progress_message};
-    const char **settings = nm_cli_settings(cli, results ? "compare.results" : "");
+    NM_AUTO_FREE const char **settings = nm_cli_settings(cli, results ? "compare.results" : "");
     /* The whole path: a launcher may start it on another host. */
     NM_AUTO_FREE char *program = realpath("/proc/self/exe", NULL);
     const int program_error = program ? 0 : errno;
@@ -156,7 +156,6 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
         handle_suspend();
     NM_THEN(status, run_and_print(comparison, results, config->dry_run, &err));
     nm_comparison_close(comparison);
-    free(settings);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 

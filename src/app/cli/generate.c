@@ -80,10 +80,9 @@ typedef struct job {
 static nm_status open_language_model(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
     job *self = state;
-    const char **settings = nm_cli_settings(session->cli, "generate");
+    NM_AUTO_FREE const char **settings = nm_cli_settings(session->cli, "generate");
     nm_status status = nm_language_model_open(&self->model, path, settings, err);
     nm_cli_warn(nm_language_model_warning(self->model));
-    free(settings);
     return status;
 }
 
@@ -151,7 +150,7 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
     const nm_document_rule rule = {self->config->documents, self->config->document_separator};
     size_t buffer = isatty(fileno(stream)) ? 1 : (size_t)self->config->buffer;
     nm_documents reader;
-    nm_line_list lines = {0};
+    NM_AUTO(nm_line_list_release) nm_line_list lines = {0};
     nm_documents_init(&reader, stream, name, rule);
     reader.prompts = true;
     nm_status status = NM_OK;
@@ -184,17 +183,15 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
         }
     }
     nm_documents_release(&reader);
-    nm_line_list_release(&lines);
     return status;
 }
 
 static nm_status continue_prompt(job *self, const char *prompt, nm_error *err)
 {
-    nm_line_list one = {0};
+    NM_AUTO(nm_line_list_release) nm_line_list one = {0};
     nm_status status = check_prompt(self, prompt, strlen(prompt), "--prompt", err);
     nm_line_list_add(&one, prompt, strlen(prompt) + 1);
     NM_THEN(status, continue_prompts(self, &one, err));
-    nm_line_list_release(&one);
     return status;
 }
 

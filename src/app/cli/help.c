@@ -248,27 +248,22 @@ static nm_status unknown_section(const nm_command *command, const nm_options *op
 static bool is_topic(const nm_command *command, const nm_options *options, const char *topic)
 {
     nm_error ignored;
-    char *recipe = NULL;
+    NM_AUTO_FREE char *recipe = NULL;
     if (!topic || *topic == '-' || !strcmp(topic, "all") || has_section(options, topic))
         return true;
-    bool found = command->trains && nm_cli_look_up_recipe(topic, &recipe, &ignored) == NM_OK && recipe;
-    free(recipe);
-    return found;
+    return command->trains && nm_cli_look_up_recipe(topic, &recipe, &ignored) == NM_OK && recipe;
 }
 
 nm_status nm_cli_help(const nm_command *command, const char *topic, int argc, char **argv, FILE *out,
                       nm_error *err)
 {
     int width = output_width(out);
-    nm_options *options = nm_options_create();
+    NM_AUTO(nm_options_release) nm_options *options = nm_options_create();
     nm_error invalid;
     const struct nm_task_type *task;
     nm_status status = nm_cli_add_options(command, options, argc, argv, &task, &invalid);
-    if (!is_topic(command, options, topic)) {
-        status = unknown_section(command, options, topic, err);
-        nm_options_free(options);
-        return status;
-    }
+    if (!is_topic(command, options, topic))
+        return unknown_section(command, options, topic, err);
     if (!has_section(options, topic)) {
         NM_AUTO_FREE char *title = nm_format("norma %s - %s\n\nusage: norma %s %s", command->name,
                                              command->summary, command->name, command->usage);
@@ -281,7 +276,6 @@ nm_status nm_cli_help(const nm_command *command, const char *topic, int argc, ch
     if (status != NM_OK)
         fprintf(out, "\n(%s)\n", invalid.text);
     print_options(command, options, topic, out);
-    nm_options_free(options);
     return NM_OK;
 }
 

@@ -123,11 +123,10 @@ static nm_status keep_result(job *self, const char *run, const char *path, const
         inspect_print_advice(advice, NM_N_ADVICE, out);
     nm_text_stream_close(out);
     const reported record = {run, text, result_of(run, path, update, inspection, advice)};
-    json_t *all = nm_record_json(reported_fields(), &record);
+    json_auto_t *all = nm_record_json(reported_fields(), &record);
     NM_AUTO_FREE char *line = json_dumps(all, JSON_COMPACT);
     self->own = nm_format("%s\n", line);
     free(text);
-    json_decref(all);
     return NM_OK;
 }
 
@@ -152,7 +151,7 @@ static nm_status report_result(job *self, const char *line, size_t bytes, nm_err
  * the files. */
 static nm_status exchange_results(job *self, nm_error *err)
 {
-    char *all;
+    NM_AUTO_FREE char *all = NULL;
     NM_AUTO_FREE size_t *ends = nm_allocate((size_t)self->comm->size * sizeof *ends);
     nm_status status =
         nm_comm_gather_bytes(self->comm, self->own, self->own ? strlen(self->own) : 0, &all, ends, err);
@@ -164,7 +163,6 @@ static nm_status exchange_results(job *self, nm_error *err)
         status = report_result(self, at, (size_t)(next - at), err);
         at = next;
     }
-    free(all);
     return status;
 }
 

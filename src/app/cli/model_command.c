@@ -130,7 +130,7 @@ nm_status nm_model_session_flush(nm_model_session *session, nm_error *err)
     NM_TRY(nm_file_flush(output->stream, output->name, err));
     if (comm->size == 1)
         return NM_OK;
-    char *all;
+    NM_AUTO_FREE char *all = NULL;
     NM_AUTO_FREE size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
     nm_status status =
         nm_comm_gather_bytes(comm, session->text, comm->rank ? session->bytes : 0, &all, ends, err);
@@ -140,7 +140,6 @@ nm_status nm_model_session_flush(nm_model_session *session, nm_error *err)
         fwrite(all, 1, ends[comm->size - 1], output->stream);
         status = nm_file_flush(output->stream, output->name, err);
     }
-    free(all);
     return status;
 }
 

@@ -98,7 +98,7 @@ static nm_comparison *read_effects(const char *folder, nm_report *report)
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
-    nm_report report = {0};
+    NM_AUTO(nm_report_close) nm_report report = {0};
     nm_comparison *comparison = NULL;
     nm_watch_runs runs = {0};
     const report_config *config = nm_options_find(cli->options, "report");
@@ -116,7 +116,6 @@ static int run(nm_cli *cli, int argc, char **argv)
         comparison = read_effects(argv[0], &report);
     NM_THEN(status, write_all(&report, config, &runs, &err));
     NM_AUTO_FREE nm_factor_effect *effects = report.effects;
-    nm_report_close(&report);
     nm_comparison_close(comparison);
     nm_watch_runs_release(&runs);
     return status == NM_OK ? 0 : nm_cli_fail(&err);

@@ -257,8 +257,9 @@ static void set_files(study_data *data, const side_files *side)
 static nm_status make(study_data *data, side_files *sides, int n_sides, char *const *endings, text_kind kind,
                       const char *folder, int *code, nm_error *err)
 {
-    char *inputs[6], *key, *path = nm_path_join(folder, "inputs"), *present = NULL,
-                           *prepared = nm_path_join(folder, "prepared");
+    NM_AUTO_FREE char *key = NULL, *present = NULL, *prepared = nm_path_join(folder, "prepared");
+    char *inputs[6];
+    NM_AUTO_FREE char *path = nm_path_join(folder, "inputs");
     int n = 0;
     int64_t units = 0;
     bool given = sides[0].paths[1] != NULL, used_as_is = kind != KIND_TEXT;
@@ -281,10 +282,6 @@ static nm_status make(study_data *data, side_files *sides, int n_sides, char *co
         set_files(data, &sides[0]);
     else if (status == NM_OK)
         set(data, "data.folder", nm_duplicate(prepared));
-    free(key);
-    free(path);
-    free(present);
-    free(prepared);
     return status;
 }
 

@@ -90,13 +90,12 @@ typedef struct job {
 static nm_status open_tagger(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
     job *self = state;
-    const char **settings = nm_cli_settings(
+    NM_AUTO_FREE const char **settings = nm_cli_settings(
         session->cli,
         "tag.output,tag.input_format,tag.token_column,tag.tag_column,tag.evaluate,tag.json,tag.encoding,"
         "tag.on_invalid");
     nm_status status = nm_tagger_open(&self->tagger, path, settings, err);
     nm_cli_warn(nm_tagger_warning(self->tagger));
-    free(settings);
     return status;
 }
 
@@ -291,7 +290,7 @@ static nm_status read_sentences(job *self, nm_error *err)
  * predicted tags; first: index of its first token. */
 static void count_spans(job *self, size_t first, const char *const *found, size_t n)
 {
-    const char **texts = nm_allocate((n + 1) * sizeof *texts);
+    NM_AUTO_FREE const char **texts = nm_allocate((n + 1) * sizeof *texts);
     char **converted = nm_allocate((n + 1) * sizeof *converted);
     size_t bytes;
     for (size_t i = 0; i < n; i++)
@@ -308,7 +307,6 @@ static void count_spans(job *self, size_t first, const char *const *found, size_
     nm_tags_free(gold, (int32_t)n);
     nm_tags_free(predicted, (int32_t)n);
     nm_tags_free(converted, (int32_t)n);
-    free(texts);
 }
 
 static void write_columns(const job *self, size_t s, size_t first, const char *const *found)
@@ -360,7 +358,7 @@ static void write_json(const job *self, size_t s, size_t first, const char *cons
                        const nm_tagged *tagged)
 {
     const size_t n = self->lengths[s];
-    const char **tokens = nm_allocate((n + 1) * sizeof *tokens);
+    NM_AUTO_FREE const char **tokens = nm_allocate((n + 1) * sizeof *tokens);
     for (size_t i = 0, bytes; i < n; i++)
         tokens[i] = nm_line_list_get(&self->tokens, first + i, &bytes);
     const tagged_record record = {self->numbers[s], nm_json_texts(tokens, n), nm_json_texts(found, n),
@@ -368,13 +366,12 @@ static void write_json(const job *self, size_t s, size_t first, const char *cons
                                   nm_tagged_in_pieces(tagged, s)};
     json_t *root = nm_record_json(tagged_record_fields(), &record);
     nm_json_print(root, JSON_COMPACT, self->session->output.stream);
-    free(tokens);
 }
 
 static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *tagged)
 {
     size_t n = self->lengths[s];
-    const char **found = nm_allocate(n * sizeof *found);
+    NM_AUTO_FREE const char **found = nm_allocate(n * sizeof *found);
     for (size_t i = 0; i < n; i++)
         found[i] = self->document[s] ? "O" : nm_tagged_tag(tagged, s, i);
     if (!self->config->json)
@@ -383,7 +380,6 @@ static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *t
         write_json(self, s, first, found, tagged);
     if (self->config->evaluate)
         count_spans(self, first, found, n);
-    free(found);
 }
 
 static nm_status tag_sentences(job *self, nm_error *err)
@@ -446,7 +442,7 @@ static void print_evaluation(const job *self)
     nm_span_counts sum = sum_of_labels(self);
     nm_span_score score = nm_span_compute(&sum);
     size_t n;
-    const nm_count **labels = sorted_labels(self, &n);
+    NM_AUTO_FREE const nm_count **labels = sorted_labels(self, &n);
     int width = (int)strlen("label");
     if (self->file_scheme == NM_TAGS_NONE)
         fprintf(stderr, "accuracy %.2f  (%lld of %lld tags are correct)\n", 100 * score.f1,
@@ -470,7 +466,6 @@ static void print_evaluation(const job *self)
                 100 * score.f1, (long long)counts->gold, (long long)counts->predicted,
                 (long long)counts->correct);
     }
-    free(labels);
 }
 
 #define SPAN_SCORES(F)                                                                                       \
@@ -510,7 +505,7 @@ static void write_evaluation(const job *self)
 {
     nm_span_counts sum = sum_of_labels(self);
     size_t n;
-    const nm_count **labels = sorted_labels(self, &n);
+    NM_AUTO_FREE const nm_count **labels = sorted_labels(self, &n);
     json_t *root = scores_json(NULL, &sum), *each = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(each, scores_json(labels[i]->text, counts_of_label(self, labels[i])));
@@ -519,7 +514,6 @@ static void write_evaluation(const job *self)
                                    (int64_t)self->unknown, each};
     nm_record_add_json(root, tag_evaluation_fields(), &record);
     nm_json_print(root, JSON_INDENT(1), self->session->output.stream);
-    free(labels);
 }
 
 static void report_lines(const job *self)

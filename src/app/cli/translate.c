@@ -65,12 +65,11 @@ typedef struct job {
 static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
     job *self = state;
-    const char **settings =
+    NM_AUTO_FREE const char **settings =
         nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json,translate.prefix,"
                                       "translate.constraints,translate.on_invalid,translate.encoding");
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     nm_cli_warn(nm_translator_warning(self->translator));
-    free(settings);
     return status;
 }
 
@@ -263,7 +262,7 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     NM_TRY(companion_open(&self->prefixes, self->config->prefix, encoding, err));
     NM_TRY(companion_open(&self->constraints, self->config->constraints, encoding, err));
     nm_lines reader;
-    nm_line_list lines = {0};
+    NM_AUTO(nm_line_list_release) nm_line_list lines = {0};
     nm_lines_init(&reader, self->input, nm_input_name(session->inputs[0]));
     nm_status status;
     do {
@@ -276,7 +275,6 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
         }
     } while (status == NM_OK && lines.n);
     nm_lines_release(&reader);
-    nm_line_list_release(&lines);
     return status == NM_OK ? report_empty(self, err) : status;
 }
 

@@ -149,7 +149,7 @@ static void add_line(nm_watch_queue *queue, json_t *object)
 {
     static const char *const keys[] = {"phase", "variant", "lr", "seed", "updates"};
     const char *type = json_string_value(json_object_get(object, "type"));
-    json_t *name = json_array();
+    json_auto_t *name = json_array();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         json_t *value = json_object_get(object, keys[k]);
         json_array_append(name, value ? value : json_null());
@@ -159,7 +159,6 @@ static void add_line(nm_watch_queue *queue, json_t *object)
         json_object_set(queue->runs, key, object);
     else if (type && (!strcmp(type, "part") || !strcmp(type, "decision")))
         json_array_append(*type == 'p' ? queue->parts : queue->decisions, object);
-    json_decref(name);
 }
 
 nm_watch_queue nm_watch_queue_read(const char *folder)

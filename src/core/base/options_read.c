@@ -88,21 +88,18 @@ static nm_status read_setting(void *user, const nm_ini_setting *setting, nm_erro
     NM_TRY(section_applies(self, section, &applies, &own, err));
     if (!applies)
         return NM_OK;
-    char *path = section && !own ? nm_format("%s.%s", section, setting->name) : nm_duplicate(setting->name);
+    NM_AUTO_FREE char *path =
+        section && !own ? nm_format("%s.%s", section, setting->name) : nm_duplicate(setting->name);
     const nm_old_option *old = nm_old_option_find(path, setting->value);
     if (old && old->removed) {
         bool has_effect = old->old_value && strcmp(setting->value, old->old_value) != 0;
         nm_status removed =
             has_effect ? nm_fail(err, NM_UNSUPPORTED, "%s = %.40s: %s", path, setting->value, old->removed)
                        : NM_OK;
-        free(path);
         return removed;
     }
     nm_origin origin = own ? own : self->saved ? saved_origin(setting->comment) : NM_ORIGIN_FILE;
-    nm_status status =
-        apply(self, old ? old->name : path, old && old->value ? old->value : setting->value, origin, err);
-    free(path);
-    return status;
+    return apply(self, old ? old->name : path, old && old->value ? old->value : setting->value, origin, err);
 }
 
 /* Reads the text or, if text is NULL, the file of this name. */

@@ -53,10 +53,9 @@ static uint64_t data_checksum(const nm_safetensor *tensor)
  * tensor. False without memory. */
 static bool header_checksum(const json_t *header, uint64_t *checksum)
 {
-    char *text = json_dumps(header, JSON_COMPACT | JSON_SORT_KEYS);
+    NM_AUTO_FREE char *text = json_dumps(header, JSON_COMPACT | JSON_SORT_KEYS);
     if (text)
         *checksum = XXH3_64bits(text, strlen(text));
-    free(text);
     return text != NULL;
 }
 
@@ -486,7 +485,7 @@ static json_t *format_checksums(const nm_safetensors_writer *writer, const json_
 /* The JSON header as a heap string, with checksums; NULL if the name of a tensor is not UTF-8. */
 static char *format_header(const nm_safetensors_writer *writer)
 {
-    json_t *header = json_object();
+    json_auto_t *header = json_object();
     size_t at = 0;
     bool failed = json_object_set(header, "__metadata__", writer->metadata) != 0;
     for (size_t i = 0; i < writer->count; i++) {
@@ -503,9 +502,7 @@ static char *format_header(const nm_safetensors_writer *writer)
     }
     failed =
         failed || json_object_set_new(writer->metadata, checksum_key, format_checksums(writer, header)) != 0;
-    char *text = failed ? NULL : json_dumps(header, JSON_COMPACT);
-    json_decref(header);
-    return text;
+    return failed ? NULL : json_dumps(header, JSON_COMPACT);
 }
 
 static void write_all(FILE *stream, const nm_safetensors_writer *writer, const char *header)

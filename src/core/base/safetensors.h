@@ -61,6 +61,10 @@ nm_status nm_safetensors_join(nm_safetensors **file, nm_safetensors *const *part
 bool nm_safetensors_make_writable(nm_safetensors *file);
 /* Invalidates all names and data pointers. NULL is allowed. */
 void nm_safetensors_close(nm_safetensors *file);
+static inline void nm_safetensors_release(nm_safetensors **file) /* for NM_AUTO */
+{
+    nm_safetensors_close(*file);
+}
 
 /* The tensor with this name, or NULL. */
 const nm_safetensor *nm_safetensors_find(const nm_safetensors *file, const char *name);

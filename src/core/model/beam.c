@@ -452,7 +452,7 @@ static int32_t remove_equal(const beam_search *s, const nm_beam_entry **best, in
 /* The best finished hypotheses of all groups of a sentence. */
 static void collect(const beam_search *s, const nm_beam_sentence *groups, nm_translation *out)
 {
-    const nm_beam_entry **best =
+    NM_AUTO_FREE const nm_beam_entry **best =
         nm_allocate((size_t)s->groups * (size_t)s->beam * sizeof(const nm_beam_entry *));
     int32_t n = 0, nbest = (int32_t)s->options->nbest;
     for (int32_t g = 0; g < s->groups; g++)
@@ -468,7 +468,6 @@ static void collect(const beam_search *s, const nm_beam_sentence *groups, nm_tra
     out->list = nm_allocate((size_t)out->n * sizeof *out->list);
     for (int32_t i = 0; i < out->n; i++)
         out->list[i] = hypothesis_of(s, best[i]);
-    free(best);
 }
 
 static void search_begin(beam_search *s, const nm_beam_batch *batch)

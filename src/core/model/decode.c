@@ -399,15 +399,13 @@ static nm_status run_batch(const decode_job *job, const ordered *order, const nm
                            nm_token_scorer *scorer, nm_translation *done, nm_error *err)
 {
     const nm_decoder *decoder = job->decoder;
-    nm_token_selection selection = {0};
+    NM_AUTO(selection_release) nm_token_selection selection = {0};
     if (decoder->shortlist)
         selection = select_tokens(job, order, search->sources, search->ids);
-    nm_status status = nm_token_scorer_select(scorer, decoder->shortlist ? &selection : NULL, err);
-    NM_THEN(status, job->targets ? score_batch(job, order, search->sources, search->ids, scorer, done, err)
-                                 : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special,
-                                               search, done, err));
-    selection_release(&selection);
-    return status;
+    NM_TRY(nm_token_scorer_select(scorer, decoder->shortlist ? &selection : NULL, err));
+    return job->targets
+               ? score_batch(job, order, search->sources, search->ids, scorer, done, err)
+               : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special, search, done, err);
 }
 
 /* The length limit of translation i: at least its required tokens. A prefix that reaches the limit does not

@@ -229,7 +229,7 @@ static nm_status pack_weights(nm_incremental *inc, nm_error *err)
 {
     int32_t layers = inc->n_layers + (inc->encoder ? inc->encoder->config.layers : 0);
     size_t most = (size_t)layers * LAYER_WEIGHTS + 1;
-    const nm_tensor **list = nm_allocate(most * sizeof(const nm_tensor *));
+    NM_AUTO_FREE const nm_tensor **list = nm_allocate(most * sizeof(const nm_tensor *));
     NM_AUTO_FREE size_t *offsets = nm_allocate((most + 1) * sizeof *offsets);
     size_t n = inc->encoder ? list_stack_weights(inc, inc->encoder, list) : 0;
     n += list_stack_weights(inc, inc->decoder, &list[n]);
@@ -243,7 +243,6 @@ static nm_status pack_weights(nm_incremental *inc, nm_error *err)
         status = nm_backend_alloc(inc->backend, offsets[n], &inc->packed, err);
     if (inc->packed)
         register_packed(inc, list, n, offsets);
-    free(list);
     return status;
 }
 

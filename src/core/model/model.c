@@ -18,12 +18,10 @@ static nm_status build(nm_model *model, nm_error *err)
     const nm_norm_config *norm = nm_options_find(model->options, "norm");
     NM_TRY(nm_norm_assignments_parse(&params->assignments, norm->at, err));
     NM_TRY(model->type->build(model, err));
-    const char **sites = nm_allocate(params->n_norms * sizeof *sites);
+    NM_AUTO_FREE const char **sites = nm_allocate(params->n_norms * sizeof *sites);
     for (size_t i = 0; i < params->n_norms; i++)
         sites[i] = params->norms[i]->site.name;
-    nm_status status = nm_norm_assignments_check(&params->assignments, sites, params->n_norms, err);
-    free(sites);
-    return status;
+    return nm_norm_assignments_check(&params->assignments, sites, params->n_norms, err);
 }
 
 nm_status nm_model_declare(nm_model **out, const nm_model_type *type, nm_backend *backend,
@@ -113,14 +111,12 @@ nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
 
 size_t nm_model_fold(nm_model *model, nm_options *options)
 {
-    nm_fold fold = {.assignments = &model->params.assignments};
+    NM_AUTO(nm_fold_release) nm_fold fold = {.assignments = &model->params.assignments};
     NM_ASSERT(!model->params.grads);
     if (model->type->fold)
         model->type->fold(model, &fold);
     nm_fold_run(&fold, model->backend);
     if (options)
         nm_fold_write_options(&fold, options);
-    size_t n = nm_fold_count(&fold);
-    nm_fold_release(&fold);
-    return n;
+    return nm_fold_count(&fold);
 }

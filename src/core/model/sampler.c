@@ -487,7 +487,7 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_sampler_prompts *prompts, co
                          nm_ids *out, nm_error *err)
 {
     const size_t most = (size_t)self->options->batch;
-    batch b = {.live = nm_allocate(most * sizeof *b.live)};
+    NM_AUTO(batch_release) batch b = {.live = nm_allocate(most * sizeof *b.live)};
     nm_status status = NM_OK;
     if (self->incremental)
         self->output = *nm_incremental_output(self->incremental);
@@ -500,6 +500,5 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_sampler_prompts *prompts, co
         qsort(b.live, (size_t)b.n, sizeof *b.live, shorter_first);
         status = run_batch(self, prompts, &b, stop, err);
     }
-    batch_release(&b);
     return status;
 }

@@ -175,14 +175,13 @@ nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, cons
 
 static bool any_assigned(const nm_options *options, nm_norm_predicate *is, const void *argument)
 {
-    nm_norm_assignments assignments = {0};
+    NM_AUTO(nm_norm_assignments_release) nm_norm_assignments assignments = {0};
     nm_error ignored; /* a malformed value is reported when the model is built */
     NM_AUTO_FREE char *text = nm_options_get(options, "norm.at");
     bool found = false;
     if (text && nm_norm_assignments_parse(&assignments, text, &ignored) == NM_OK)
         for (size_t i = 0; i < assignments.n; i++)
             found |= is(options, assignments.list[i].type, argument);
-    nm_norm_assignments_release(&assignments);
     return found;
 }
 

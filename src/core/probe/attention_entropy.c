@@ -64,8 +64,9 @@ static void measure_attention(nm_probe_record *record, const nm_attention_call *
 {
     const nm_attention_args *a = call->args;
     entropies sums = {.heads = nm_allocate((size_t)a->heads * sizeof *sums.heads)};
-    double *q = nm_download_matrix(call->backend, a->q), *k = nm_download_matrix(call->backend, a->k),
-           mean = 0;
+    NM_AUTO_FREE double *q = nm_download_matrix(call->backend, a->q),
+                        *k = nm_download_matrix(call->backend, a->k);
+    double mean = 0;
     for (int32_t s = 0; s < a->q_packing->n_seqs && sums.tokens < ENOUGH_TOKENS; s++)
         add_sequence(a, s, q, k, &sums);
     json_t *line = nm_probe_record_line(record, call->site), *heads = nm_line_array(line, "heads");
@@ -77,8 +78,6 @@ static void measure_attention(nm_probe_record *record, const nm_attention_call *
     nm_line_number(line, "uniform", sums.uniform / (double)sums.tokens);
     nm_line_count(line, "rows", sums.tokens);
     free(sums.heads);
-    free(q);
-    free(k);
 }
 
 const nm_instrument nm_instrument_attention_entropy = {

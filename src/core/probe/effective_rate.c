@@ -26,7 +26,8 @@ static void copy_params(nm_probe_record *record, const nm_model *model)
 static void add_angles(nm_probe_record *record, const nm_model *model)
 {
     nm_backend *b = model->backend;
-    nm_group_sums norms = {0}, moves = {0}; /* |w|^2 and |w'|^2; |w' - w|^2 */
+    NM_AUTO(nm_group_sums_release) nm_group_sums norms = {0};
+    NM_AUTO(nm_group_sums_release) nm_group_sums moves = {0}; /* |w|^2 and |w'|^2; |w' - w|^2 */
     for (size_t i = 0; i < model->params.n; i++) {
         const nm_param *param = model->params.list[i];
         const nm_tensor *t = &param->tensor;
@@ -50,8 +51,6 @@ static void add_angles(nm_probe_record *record, const nm_model *model)
         nm_line_number(line, "by_norm", record->learning_rate / before);
         nm_line_number(line, "angle", 2 * asin(fmin(sqrt(fmax(square, 0)) / 2, 1)));
     }
-    nm_group_sums_release(&norms);
-    nm_group_sums_release(&moves);
 }
 
 static void release(nm_probe_record *record)

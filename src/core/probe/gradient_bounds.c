@@ -242,7 +242,8 @@ static void check_theorem(bounds_pass *l, const nm_norm_call *call, const void *
     nm_backend *b = call->backend;
     size_t width = (size_t)call->x.cols;
     static const char *const names[] = {"ema_gz", "batch_square", "scale", "grad_sum_z"};
-    double *v[4], *nu = nm_download_doubles(b, published_nu, width), *weight = nm_call_weight(call);
+    NM_AUTO_FREE double *nu = nm_download_doubles(b, published_nu, width), *weight = nm_call_weight(call);
+    double *v[4];
     bool found;
     for (int k = 0; k < 4; k++)
         v[k] = stat_or_zeros(call, names[k], &found);
@@ -266,8 +267,6 @@ static void check_theorem(bounds_pass *l, const nm_norm_call *call, const void *
     site->batches++;
     for (int i = 0; i < 4; i++)
         free(v[i]);
-    free(nu);
-    free(weight);
 }
 
 static void on_norm(void *user, const nm_norm_call *call, bool backward)

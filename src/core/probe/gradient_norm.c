@@ -6,7 +6,7 @@
 
 static void measure_gradients(nm_probe_record *record, const nm_model *model)
 {
-    nm_group_sums sums = {0};
+    NM_AUTO(nm_group_sums_release) nm_group_sums sums = {0};
     nm_backend *b = model->backend;
     for (size_t i = 0; i < model->params.n; i++) {
         const nm_param *param = model->params.list[i];
@@ -20,7 +20,6 @@ static void measure_gradients(nm_probe_record *record, const nm_model *model)
     for (size_t i = 0; i < sums.n; i++)
         nm_line_number(nm_probe_record_line(record, sums.list[i].name), "norm",
                        sqrt(sums.list[i].a) / record->n_targets);
-    nm_group_sums_release(&sums);
 }
 
 const nm_instrument nm_instrument_gradient = {

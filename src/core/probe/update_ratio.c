@@ -19,7 +19,7 @@ static void copy_params(nm_probe_record *record, const nm_model *model)
 static void add_ratios(nm_probe_record *record, const nm_model *model)
 {
     nm_backend *b = model->backend;
-    nm_group_sums sums = {0};
+    NM_AUTO(nm_group_sums_release) nm_group_sums sums = {0};
     for (size_t i = 0; record->state && i < model->params.n; i++) {
         const nm_param *param = model->params.list[i];
         const nm_tensor *t = &param->tensor;
@@ -39,7 +39,6 @@ static void add_ratios(nm_probe_record *record, const nm_model *model)
         nm_line_number(line, "update_norm", sqrt(sums.list[i].a));
         nm_line_number(line, "weight_norm", sqrt(sums.list[i].b));
     }
-    nm_group_sums_release(&sums);
 }
 
 static void release(nm_probe_record *record)

@@ -67,8 +67,9 @@ void nm_batches_balance(nm_batches *batches, int64_t first, int64_t n)
     const int64_t begin = batches->starts[first], n_items = batches->starts[first + n] - begin;
     NM_AUTO_FREE item *items = nm_allocate((size_t)n_items * sizeof *items);
     NM_AUTO_FREE load *loads = nm_allocate((size_t)n * sizeof *loads);
-    int64_t *order = nm_allocate((size_t)n_items * sizeof *order),
-            *batch_of = nm_allocate((size_t)n_items * sizeof *batch_of), at = 0;
+    NM_AUTO_FREE int64_t *order = nm_allocate((size_t)n_items * sizeof *order),
+                         *batch_of = nm_allocate((size_t)n_items * sizeof *batch_of);
+    int64_t at = 0;
     memcpy(order, batches->order + begin, (size_t)n_items * sizeof *order);
     for (int64_t i = 0; i < n_items; i++)
         items[i] = (item){.cost = nm_batches_cost(b, order[i]),
@@ -85,6 +86,4 @@ void nm_batches_balance(nm_batches *batches, int64_t first, int64_t n)
             if (batch_of[i] == k)
                 batches->order[begin + at++] = order[i];
     }
-    free(order);
-    free(batch_of);
 }

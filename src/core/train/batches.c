@@ -153,13 +153,11 @@ nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, ui
         return nm_fail(err, NM_MISMATCH, "source has %lld sequences, target %lld",
                        (long long)batching->source->n, (long long)batching->target->n);
     int64_t n;
-    example *examples = list_examples(batching, epoch, shuffle, &n);
+    NM_AUTO_FREE example *examples = list_examples(batching, epoch, shuffle, &n);
     batches->skipped = batching->source->n - n;
-    if (!n) {
-        free(examples);
+    if (!n)
         return nm_fail(err, NM_USAGE, "no sequence has 1 to %lld tokens (max_length, max_tokens)",
                        (long long)length_limit(batching));
-    }
     NM_AUTO_FREE int64_t *starts = nm_allocate(((size_t)n + 1) * sizeof *starts);
     batches->n = cut_batches(batching, examples, n, starts);
     NM_AUTO_FREE example *turn = nm_allocate((size_t)batches->n * sizeof *turn);
@@ -175,7 +173,6 @@ nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, ui
             batches->order[at++] = examples[e].index;
     }
     batches->starts[batches->n] = at;
-    free(examples);
     return NM_OK;
 }
 

@@ -35,7 +35,7 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
 
 nm_status nm_checkpoint_list(const char *run, char ***paths, size_t *n, nm_error *err)
 {
-    struct dirent **entries = NULL;
+    NM_AUTO_FREE struct dirent **entries = NULL;
     NM_AUTO_FREE char *folder = nm_path_join(run, "checkpoints");
     const int found = scandir(folder, &entries, is_checkpoint, compare_names); /* updates of eight digits */
     const bool missing = found < 0 && (errno == ENOENT || errno == ENOTDIR);
@@ -50,7 +50,6 @@ nm_status nm_checkpoint_list(const char *run, char ***paths, size_t *n, nm_error
         (*paths)[i] = nm_path_join(folder, entries[i]->d_name);
         free(entries[i]);
     }
-    free(entries);
     return status;
 }
 
@@ -98,12 +97,10 @@ nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_
                               nm_error *err)
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
-    nm_host_copies copies = {0};
+    NM_AUTO(nm_host_copies_release) nm_host_copies copies = {0};
     nm_status status = nm_model_file_add(writer, model, NM_WEIGHTS_FLOAT, &copies, err);
     add_texts(writer, model->options, task, update);
-    status = finish(writer, status, path, err);
-    nm_host_copies_release(&copies);
-    return status;
+    return finish(writer, status, path, err);
 }
 
 /* Texts of the task that are stored as bytes and not as metadata: SentencePiece models, the tokens that may
@@ -121,12 +118,10 @@ nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const n
                                 nm_weight_format format, const nm_safetensors *like, nm_error *err)
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
-    nm_host_copies copies = {0};
+    NM_AUTO(nm_host_copies_release) nm_host_copies copies = {0};
     nm_status status = nm_model_file_add(writer, model, format, &copies, err);
     nm_safetensors_copy_metadata(writer, like);
     copy_byte_tensors(writer, like);
     add_config(writer, model->options, task);
-    status = finish(writer, status, path, err);
-    nm_host_copies_release(&copies);
-    return status;
+    return finish(writer, status, path, err);
 }

@@ -28,10 +28,9 @@ static json_t *subject(int64_t update, const char *suffix, const char *digest)
  * is in no other one. */
 static bool digest_of_statement(json_t *statement, char digest[NM_DIGEST_TEXT])
 {
-    char *text = json_dumps(statement, JSON_COMPACT | JSON_SORT_KEYS);
+    NM_AUTO_FREE char *text = json_dumps(statement, JSON_COMPACT | JSON_SORT_KEYS);
     if (text)
         nm_digest_of_text(text, digest);
-    free(text);
     return text != NULL;
 }
 
@@ -46,21 +45,19 @@ nm_status nm_manifest_write(const nm_manifest *m, const char *path, nm_error *er
         json_object_set_new(
             predicate, "previous",
             json_pack("{s:I, s:s}", "update", (json_int_t)m->previous.update, "sha256", m->previous.digest));
-    json_t *statement = json_pack("{s:s, s:[o, o], s:s, s:o}", "_type", statement_type, "subject",
-                                  subject(m->update, "safetensors", m->model),
-                                  subject(m->update, "state.safetensors", m->state), "predicateType",
-                                  predicate_type, "predicate", predicate);
-    char digest[NM_DIGEST_TEXT], *text = NULL;
+    json_auto_t *statement = json_pack("{s:s, s:[o, o], s:s, s:o}", "_type", statement_type, "subject",
+                                       subject(m->update, "safetensors", m->model),
+                                       subject(m->update, "state.safetensors", m->state), "predicateType",
+                                       predicate_type, "predicate", predicate);
+    NM_AUTO_FREE char *text = NULL;
+    char digest[NM_DIGEST_TEXT];
     if (digest_of_statement(statement, digest)) {
         json_object_set_new(json_object_get(statement, "predicate"), "statement",
                             json_pack("{s:s}", "sha256", digest));
         text = json_dumps(statement, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     }
-    nm_status status = text ? nm_file_write(path, text, strlen(text), err)
-                            : nm_fail(err, NM_MEMORY, "%s: out of memory", path);
-    free(text);
-    json_decref(statement);
-    return status;
+    return text ? nm_file_write(path, text, strlen(text), err)
+                : nm_fail(err, NM_MEMORY, "%s: out of memory", path);
 }
 
 /* Copies a text that must fit; false: it does not. */
@@ -130,9 +127,8 @@ nm_status nm_manifest_read(nm_manifest *manifest, const char *path, bool *found,
     *found = text != NULL;
     if (!text)
         return NM_OK;
-    json_t *statement = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    json_auto_t *statement = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     const bool valid = statement && is_intact(statement) && parse(manifest, statement);
-    json_decref(statement);
     free(text);
     return valid ? NM_OK : nm_fail(err, NM_FORMAT, "%s: not the manifest of a checkpoint, or damaged", path);
 }
@@ -156,16 +152,16 @@ static nm_status check_file(const char *run, int64_t update, const char *suffix,
 /* Checkpoints before this one may have been removed. */
 static nm_status check_previous(const nm_manifest *m, const char *run, nm_error *err)
 {
-    char *path = nm_manifest_path(run, m->previous.update), actual[NM_DIGEST_TEXT];
+    NM_AUTO_FREE char *path = nm_manifest_path(run, m->previous.update);
+    char actual[NM_DIGEST_TEXT];
     bool found = false;
-    nm_status status = *m->previous.digest ? nm_file_find(path, &found, err) : NM_OK;
-    if (status == NM_OK && found)
-        status = nm_digest_of_file(path, actual, err);
-    if (status == NM_OK && found && strcmp(actual, m->previous.digest))
-        status =
-            nm_fail(err, NM_FORMAT, "%s: checkpoint %" PRId64 " follows another manifest", path, m->update);
-    free(path);
-    return status;
+    NM_TRY(*m->previous.digest ? nm_file_find(path, &found, err) : NM_OK);
+    if (found)
+        NM_TRY(nm_digest_of_file(path, actual, err));
+    if (found && strcmp(actual, m->previous.digest))
+        return nm_fail(err, NM_FORMAT, "%s: checkpoint %" PRId64 " follows another manifest", path,
+                       m->update);
+    return NM_OK;
 }
 
 nm_status nm_manifest_check(const nm_manifest *m, const char *run, int64_t update, nm_error *err)

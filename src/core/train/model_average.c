@@ -174,7 +174,7 @@ static void add_elements(const nm_safetensor *tensor, size_t first, size_t n, do
 static void *average_tensor(nm_safetensors *const *files, int n, const nm_safetensor *like)
 {
     void *mean = nm_allocate(like->bytes);
-    const nm_safetensor **tensors = nm_allocate((size_t)n * sizeof(const nm_safetensor *));
+    NM_AUTO_FREE const nm_safetensor **tensors = nm_allocate((size_t)n * sizeof(const nm_safetensor *));
     for (int f = 0; f < n; f++)
         tensors[f] = nm_safetensors_find(files[f], like->name);
     for (size_t first = 0; first < like->count; first += AVERAGE_BLOCK) {
@@ -188,7 +188,6 @@ static void *average_tensor(nm_safetensors *const *files, int n, const nm_safete
             else
                 ((float *)mean)[first + i] = (float)(sum[i] / n);
     }
-    free(tensors);
     return mean;
 }
 
@@ -211,7 +210,7 @@ static nm_status write_average(nm_safetensors *const *files, int n, const char *
 {
     const nm_safetensors *newest = files[newest_of(files, n)];
     nm_safetensors_writer *writer = nm_safetensors_begin();
-    nm_host_copies means = {0};
+    NM_AUTO(nm_host_copies_release) nm_host_copies means = {0};
     for (size_t i = 0; i < nm_safetensors_count(newest); i++) {
         const nm_safetensor *tensor = nm_safetensors_at(newest, i);
         const void *data = tensor->data;
@@ -222,14 +221,12 @@ static nm_status write_average(nm_safetensors *const *files, int n, const char *
         nm_safetensors_add(writer, tensor->name, tensor->type, tensor->rank, tensor->shape, data);
     }
     nm_safetensors_copy_metadata(writer, newest);
-    nm_status status = nm_safetensors_finish(writer, out, err);
-    nm_host_copies_release(&means);
-    return status;
+    return nm_safetensors_finish(writer, out, err);
 }
 
 nm_status nm_model_average(const char *const *paths, int n, const char *out, nm_error *err)
 {
-    nm_safetensors **files = nm_allocate((size_t)n * sizeof *files);
+    NM_AUTO_FREE nm_safetensors **files = nm_allocate((size_t)n * sizeof *files);
     nm_status status = n > 0 ? NM_OK : nm_fail(err, NM_USAGE, "no model to average");
     for (int f = 0; f < n && status == NM_OK; f++) {
         status = nm_safetensors_open(&files[f], paths[f], err);
@@ -251,6 +248,5 @@ nm_status nm_model_average(const char *const *paths, int n, const char *out, nm_
     NM_THEN(status, write_average(files, n, out, err));
     for (int f = 0; f < n; f++)
         nm_safetensors_close(files[f]);
-    free(files);
     return status;
 }

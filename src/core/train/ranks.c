@@ -176,13 +176,12 @@ nm_status nm_ranks_share_messages(nm_trainer *trainer, nm_error *err)
     if (comm->size == 1)
         return NM_OK;
     const char *own = trainer->messages ? trainer->messages : "";
-    char *all;
+    NM_AUTO_FREE char *all = NULL;
     NM_AUTO_FREE size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends);
     nm_status status = nm_comm_gather_bytes(comm, own, strlen(own) + 1, &all, ends, err);
     for (int32_t rank = 1; status == NM_OK && rank < comm->size && trainer->callbacks.message; rank++)
         report_lines(trainer, rank, all + ends[rank - 1]);
     free(trainer->messages);
     trainer->messages = NULL;
-    free(all);
     return status;
 }

@@ -34,7 +34,7 @@ static const void *moment(nm_host_copies *copies, nm_backend *backend, const voi
 static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *err)
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
-    nm_host_copies copies = {0};
+    NM_AUTO(nm_host_copies_release) nm_host_copies copies = {0};
     const nm_optimizer *optimizer = &trainer->optimizer;
     const int64_t n_m = (int64_t)optimizer->n_whole_m, n_v = (int64_t)optimizer->n_whole_v;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
@@ -55,9 +55,7 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     nm_safetensors_add_metadata(writer, "valid_data", text);
     nm_safetensors_add_metadata(writer, "level", nm_backend_training_level(trainer->backend));
     nm_safetensors_add_metadata(writer, "configuration", trainer->config_text);
-    nm_status status = nm_safetensors_finish(writer, path, err);
-    nm_host_copies_release(&copies);
-    return status;
+    return nm_safetensors_finish(writer, path, err);
 }
 
 static int compare_descending(const void *a, const void *b)
@@ -108,13 +106,12 @@ static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
 static void remove_old(const nm_trainer *trainer)
 {
     size_t n;
-    int64_t *updates;
+    NM_AUTO_FREE int64_t *updates = NULL;
     nm_error ignored;
     nm_status status = list_checkpoints(trainer, &updates, &n, &ignored);
     for (size_t i = (size_t)trainer->config->keep_last; status == NM_OK && i < n; i++)
         if (updates[i] || !trainer->config->save_initial)
             remove_checkpoint(trainer, updates[i]);
-    free(updates);
 }
 
 /* Renames a file of a damaged checkpoint to "NAME.damaged", or "NAME.damaged.2" and so on if that exists. */
@@ -352,9 +349,10 @@ static nm_status check_update(const nm_trainer *trainer, const nm_safetensors *m
 /* Loads a checkpoint. NM_FORMAT if the contents of a file are invalid, or if the state is missing. */
 static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
 {
-    NM_AUTO_FREE char *model_path = checkpoint_path(trainer, update, "safetensors");
-    NM_AUTO_FREE char *state_path = checkpoint_path(trainer, update, "state.safetensors");
-    nm_safetensors *model = NULL, *state = NULL;
+    NM_AUTO_FREE char *model_path = checkpoint_path(trainer, update, "safetensors"),
+                      *state_path = checkpoint_path(trainer, update, "state.safetensors");
+    NM_AUTO(nm_safetensors_release) nm_safetensors *model = NULL;
+    NM_AUTO(nm_safetensors_release) nm_safetensors *state = NULL;
     nm_status status = NM_OK;
     if (access(state_path, F_OK) && errno == ENOENT)
         status = nm_fail(err, NM_FORMAT, "%s: missing", state_path);
@@ -366,8 +364,6 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
     NM_THEN(status, check_update(trainer, model, update, err));
     NM_THEN(status, nm_workers_read(&trainer->workers, &trainer->model->params, state,
                                     nm_model_file_dtype(trainer->backend), err));
-    nm_safetensors_close(model);
-    nm_safetensors_close(state);
     return status;
 }
 

@@ -135,7 +135,7 @@ bool nm_run_config_is_of_model(const nm_options *run, const char *path)
 
 nm_status nm_run_config_read(nm_options **run, const nm_options *like, const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "config.ini"), *text;
+    NM_AUTO_FREE char *text = NULL, *path = nm_path_join(folder, "config.ini");
     nm_status status = nm_file_read_optional(path, &text, err);
     *run = NULL;
     if (status == NM_OK && text) {
@@ -146,8 +146,6 @@ nm_status nm_run_config_read(nm_options **run, const nm_options *like, const cha
         nm_options_free(*run);
         *run = NULL;
     }
-    free(text);
-    free(path);
     return status;
 }
 
@@ -295,7 +293,8 @@ nm_status nm_run_config_write(const char *text, const char *folder, nm_error *er
  * must not change. */
 static char *find_difference(const nm_options *like, const char *text, const char *truth, bool unchangeable)
 {
-    nm_options *read = nm_options_create_like(like), *checkpoint = nm_options_create_like(like);
+    NM_AUTO(nm_options_release) nm_options *read = nm_options_create_like(like);
+    NM_AUTO(nm_options_release) nm_options *checkpoint = nm_options_create_like(like);
     nm_error ignored;
     char *path, *difference = NULL;
     const bool valid = nm_options_read_saved(checkpoint, "config", truth, &ignored) == NM_OK;
@@ -310,8 +309,6 @@ static char *find_difference(const nm_options *like, const char *text, const cha
                                    *expected ? expected : "(empty)");
         free(path);
     }
-    nm_options_free(read);
-    nm_options_free(checkpoint);
     return difference;
 }
 
@@ -329,7 +326,8 @@ static nm_status compare_with_model(const nm_options *like, const char *folder, 
                                     nm_error *err)
 {
     size_t n;
-    char **paths, *difference = NULL;
+    NM_AUTO_FREE char *difference = NULL;
+    char **paths;
     nm_safetensors *file;
     nm_error ignored;
     NM_TRY(nm_checkpoint_list(folder, &paths, &n, err));
@@ -340,9 +338,7 @@ static nm_status compare_with_model(const nm_options *like, const char *folder, 
         nm_safetensors_close(file);
     }
     nm_checkpoint_list_free(paths, n);
-    nm_status status = difference ? fail_other_config(folder, update, difference, err) : NM_OK;
-    free(difference);
-    return status;
+    return difference ? fail_other_config(folder, update, difference, err) : NM_OK;
 }
 
 /* Writes the text if config.ini is missing, or that of the checkpoint before (digest `before`): the program

@@ -60,12 +60,10 @@ size_t nm_trainer_parameters(const nm_trainer *trainer)
 
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
 {
-    nm_host_copies copies = {0};
+    NM_AUTO(nm_host_copies_release) nm_host_copies copies = {0};
     size_t bytes = nm_params_bytes(&trainer->model->params);
     const void *host = nm_host_copies_add(&copies, trainer->backend, trainer->model->params.values, bytes);
-    uint64_t hash = XXH3_64bits(host, bytes);
-    nm_host_copies_release(&copies);
-    return hash;
+    return XXH3_64bits(host, bytes);
 }
 
 nm_profile nm_trainer_profile(const nm_trainer *trainer)

@@ -192,12 +192,9 @@ static bool checkpoint_is_due(const nm_trainer *trainer)
 static uint64_t hash_gradients(const nm_trainer *trainer)
 {
     const nm_params *params = &trainer->model->params;
-    nm_host_copies copies = {0};
+    NM_AUTO(nm_host_copies_release) nm_host_copies copies = {0};
     const size_t bytes = nm_params_bytes(params);
-    const uint64_t hash =
-        XXH3_64bits(nm_host_copies_add(&copies, trainer->backend, params->grads, bytes), bytes);
-    nm_host_copies_release(&copies);
-    return hash;
+    return XXH3_64bits(nm_host_copies_add(&copies, trainer->backend, params->grads, bytes), bytes);
 }
 
 /* train.check_shard: if the next update ends with a checkpoint, chooses one of its shards, which another

@@ -105,7 +105,7 @@ static int32_t *match_axis(const warm_start *self, const char *param, int axis, 
     if (*named ? !self->source.type : n != n_source)
         return NULL;
     int32_t *from = nm_allocate((size_t)n * sizeof *from);
-    nm_hash_map names = {0};
+    NM_AUTO(nm_hash_map_release) nm_hash_map names = {0};
     for (int32_t i = 0; *named && i < n_source; i++) {
         const char *name = entry_name(&self->source, param, axis, i);
         if (!name)
@@ -117,7 +117,6 @@ static int32_t *match_axis(const warm_start *self, const char *param, int axis, 
         const char *name = *named ? entry_name(self->task, param, axis, i) : NULL;
         from[i] = name ? find_entry(self, &names, param, axis, name) : i < n_source ? i : -1;
     }
-    nm_hash_map_release(&names);
     return from;
 }
 

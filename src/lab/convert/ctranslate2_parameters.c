@@ -209,11 +209,9 @@ static void map_model(const nm_ct2_reader *from, nm_tensor_map *map, nm_tensor_s
 
 nm_status nm_ct2_read_parameters(nm_ct2_reader *from)
 {
-    nm_tensor_map map = {0};
+    NM_AUTO(nm_tensor_map_release) nm_tensor_map map = {0};
     nm_tensor_source source = nm_ct2_file_source(&from->file);
     NM_TRY(nm_import_declare(&from->in));
     map_model(from, &map, &source);
-    nm_status status = nm_import_load(&from->in, &map, &source);
-    nm_tensor_map_release(&map);
-    return status;
+    return nm_import_load(&from->in, &map, &source);
 }

@@ -71,7 +71,7 @@ static nm_status set_options(nm_import *in, const nm_safetensors *file, int64_t 
 
 static nm_status load(nm_import *in, const nm_safetensors *file, const char *output)
 {
-    nm_tensor_map map = {0};
+    NM_AUTO(nm_tensor_map_release) nm_tensor_map map = {0};
     nm_tensor_source source = nm_tensor_source_safetensors(file);
     source.ignored = ignored;
     NM_TRY(nm_import_declare(in));
@@ -83,7 +83,6 @@ static nm_status load(nm_import *in, const nm_safetensors *file, const char *out
     nm_torch_layers_add(&map, in->loaded.model, &s->encoder, "encoder");
     nm_torch_layers_add(&map, in->loaded.model, &s->decoder, "decoder");
     nm_status status = nm_import_load(in, &map, &source);
-    nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 
@@ -106,12 +105,11 @@ static nm_status read_fairseq(const char *path, const nm_convert_settings *setti
                               nm_error *err)
 {
     NM_AUTO_FREE char *tensors = nm_path_join(path, "model.safetensors");
-    nm_safetensors *file = NULL;
+    NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;
     nm_import in = {0};
     nm_status status = nm_safetensors_open(&file, tensors, err);
     NM_THEN(status, read_model(&in, file, settings, path, output, err));
     nm_import_release(&in);
-    nm_safetensors_close(file);
     return status;
 }
 

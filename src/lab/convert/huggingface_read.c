@@ -23,12 +23,13 @@ static nm_status open_part(const nm_hf_reader *from, const char *name, nm_safete
  * of files. */
 static nm_status open_parts(nm_hf_reader *from, const json_t *index, const char *path)
 {
-    json_t *map = json_object_get(index, "weight_map"), *names = json_object(), *value;
+    json_auto_t *names = json_object();
+    json_t *map = json_object_get(index, "weight_map"), *value;
     const char *key;
     json_object_foreach(map, key, value)
         json_object_set_new(names, json_is_string(value) ? json_string_value(value) : "", json_true());
     size_t n = 0, n_names = json_object_size(names);
-    nm_safetensors **parts = nm_allocate((n_names + 1) * sizeof(nm_safetensors *));
+    NM_AUTO_FREE nm_safetensors **parts = nm_allocate((n_names + 1) * sizeof(nm_safetensors *));
     nm_status status =
         n_names ? NM_OK : nm_fail(from->err, NM_FORMAT, "%s: 'weight_map' names no files", path);
     json_object_foreach(names, key, value)
@@ -41,8 +42,6 @@ static nm_status open_parts(nm_hf_reader *from, const json_t *index, const char 
     else
         while (n)
             nm_safetensors_close(parts[--n]);
-    free(parts);
-    json_decref(names);
     return status;
 }
 
@@ -205,7 +204,7 @@ static void name_shared_table(const nm_hf_reader *from, nm_tensor_map *map)
 static nm_status load_seq2seq(nm_hf_reader *from, const char *output)
 {
     nm_import *in = &from->in;
-    nm_tensor_map map = {0};
+    NM_AUTO(nm_tensor_map_release) nm_tensor_map map = {0};
     nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     source.ignored = ignored_seq2seq;
     NM_TRY(nm_import_declare(in));
@@ -219,7 +218,6 @@ static nm_status load_seq2seq(nm_hf_reader *from, const char *output)
         bias->optional = true;
     }
     nm_status status = nm_import_load(in, &map, &source);
-    nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 
@@ -301,7 +299,7 @@ static bool is_gpt2_tied(const nm_hf_reader *from)
 static nm_status load_gpt2(nm_hf_reader *from, const char *output)
 {
     nm_import *in = &from->in;
-    nm_tensor_map map = {0};
+    NM_AUTO(nm_tensor_map_release) nm_tensor_map map = {0};
     nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     source.ignored = ignored_gpt2;
     NM_TRY(nm_import_declare(in));
@@ -312,7 +310,6 @@ static nm_status load_gpt2(nm_hf_reader *from, const char *output)
     if (lm->output_weight != lm->table)
         nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     nm_status status = nm_import_load(in, &map, &source);
-    nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 

@@ -63,7 +63,7 @@ static bool ignored_llama(const char *name)
 static nm_status load_llama(nm_hf_reader *from, const nm_llama_class *class, const char *output)
 {
     nm_import *in = &from->in;
-    nm_tensor_map map = {0};
+    NM_AUTO(nm_tensor_map_release) nm_tensor_map map = {0};
     nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     if (is_tied(from, class))
         source.ignored = ignored_llama;
@@ -76,7 +76,6 @@ static nm_status load_llama(nm_hf_reader *from, const nm_llama_class *class, con
     norm_reader norms = {&map, in->loaded.model, class->gemma ? -1 : 0};
     nm_status status = nm_llama_each_norm(in->loaded.model, map_norm, &norms, from->err);
     NM_THEN(status, nm_import_load(in, &map, &source));
-    nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 

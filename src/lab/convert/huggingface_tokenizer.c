@@ -190,10 +190,8 @@ static nm_status read_tokenizer_json(const json_t *file, int64_t size, nm_foreig
         NM_TRY(check_byte_level(file, codes, path, err));
         NM_TRY(read_merges(model, codes, path, err));
     }
-    json_t *tokens = all_tokens(file);
-    nm_status status = nm_foreign_vocab_read(vocab, tokens, size, path, err);
-    json_decref(tokens);
-    return status;
+    json_auto_t *tokens = all_tokens(file);
+    return nm_foreign_vocab_read(vocab, tokens, size, path, err);
 }
 
 /* merges.txt of GPT-2 and Qwen 2, whose rules depend on the class of the tokenizer. */
@@ -201,13 +199,12 @@ static nm_status read_merges_txt(const char *folder, nm_import_codes *codes, nm_
 {
     NM_AUTO_FREE char *path = nm_path_join(folder, "merges.txt"),
                       *config_path = nm_path_join(folder, "tokenizer_config.json");
-    json_t *config = NULL;
+    json_auto_t *config = NULL;
     nm_status status = nm_model_text_read_optional(path, &codes->text, err);
     if (status == NM_OK && codes->text && nm_file_may_exist(config_path))
         status = nm_json_read(&config, config_path, err);
     if (!strncmp(text_of(config, "tokenizer_class"), "Qwen2", 5))
         codes->pretokenizer = NM_PRETOKENIZER_QWEN2;
-    json_decref(config);
     return status;
 }
 
@@ -225,7 +222,7 @@ nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_for
                                         nm_import_codes *codes, nm_error *err)
 {
     char *path = nm_path_join(folder, "tokenizer.json");
-    json_t *file = NULL;
+    json_auto_t *file = NULL;
     bool has_json;
     nm_status status = nm_file_find(path, &has_json, err);
     if (status == NM_OK && !has_json) {
@@ -241,7 +238,6 @@ nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_for
         status = read_merges_txt(folder, codes, err);
     if (status == NM_OK && codes->text)
         status = check_codes(codes, has_json ? path : "merges.txt", err);
-    json_decref(file);
     free(path);
     return status;
 }
@@ -443,10 +439,8 @@ static nm_status make_file(const nm_huggingface_tokenizer *from, json_t **file, 
 
 nm_status nm_huggingface_check_tokenizer(const nm_huggingface_tokenizer *tokenizer, nm_error *err)
 {
-    json_t *file = NULL;
-    nm_status status = make_file(tokenizer, &file, err);
-    json_decref(file);
-    return status;
+    json_auto_t *file = NULL;
+    return make_file(tokenizer, &file, err);
 }
 
 nm_status nm_huggingface_write_tokenizer(const nm_huggingface_tokenizer *from, const char *folder,

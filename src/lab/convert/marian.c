@@ -394,14 +394,13 @@ static nm_status load(reader *from, const char *output)
                                      .read = read_array,
                                      .name = array_name,
                                      .ignored = is_config};
-    nm_tensor_map map = {0};
+    NM_AUTO(nm_tensor_map_release) nm_tensor_map map = {0};
     NM_TRY(nm_import_declare(in));
     const nm_seq2seq *s = nm_seq2seq_of(in->loaded.model);
     map_embeddings(from, &map);
     map_stack(from, &map, &s->encoder, "encoder");
     map_stack(from, &map, &s->decoder, "decoder");
     nm_status status = nm_import_load(in, &map, &source);
-    nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 

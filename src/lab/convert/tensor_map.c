@@ -84,7 +84,8 @@ static void write_entry(const nm_map_entry *entry, nm_backend *backend, const nm
     int64_t rows, cols;
     block_of(entry, &first, &rows, &cols);
     size_t n = (size_t)(rows ? rows : 1) * (size_t)cols;
-    double *values = nm_param_values(backend, entry->param), *block = values + first, *changed = NULL;
+    NM_AUTO_FREE double *changed = NULL, *values = nm_param_values(backend, entry->param);
+    double *block = values + first;
     for (size_t k = 0; k < n; k++)
         block[k] = entry->factor * block[k] + entry->offset;
     if (entry->transposed && rows) {
@@ -97,8 +98,6 @@ static void write_entry(const nm_map_entry *entry, nm_backend *backend, const nm
     } else {
         nm_tensor_list_add(list, block, rows, cols, "%s", entry->name);
     }
-    free(changed);
-    free(values);
 }
 
 void nm_tensor_map_write(const nm_tensor_map *map, nm_backend *backend, const nm_map_ids *ids,

@@ -54,10 +54,9 @@ static nm_status write_search_options(const nm_options *options, const char *fol
     NM_AUTO_FREE char *text = NULL;
     size_t bytes;
     FILE *out = nm_text_stream_open(&text, &bytes);
-    nm_options *search = nm_options_create();
+    NM_AUTO(nm_options_release) nm_options *search = nm_options_create();
     nm_decode_options_add(search);
     nm_options_write_like(options, search, out);
-    nm_options_free(search);
     nm_text_stream_close(out);
     return write_file(folder, "decode.ini", text, bytes, err);
 }

@@ -188,12 +188,12 @@ static bool is_tried(const nm_experiment *c, const measured *points, size_t p)
  * learning rate only, the first. */
 static nm_status measure(nm_experiment *c, nm_stop *stop, measured *points, nm_error *err)
 {
-    nm_trial **trials = nm_allocate((c->points.n + 1) * sizeof *trials),
-             **waiting = nm_allocate((c->points.n + 1) * sizeof *waiting);
-    char **folders = nm_allocate((c->points.n + 1) * sizeof *folders);
+    NM_AUTO_FREE nm_trial **trials = nm_allocate((c->points.n + 1) * sizeof *trials),
+                          **waiting = nm_allocate((c->points.n + 1) * sizeof *waiting);
+    NM_AUTO_FREE char **folders = nm_allocate((c->points.n + 1) * sizeof *folders);
     const nm_run_queue saved = c->queue;
     const nm_experiment_config config = c->config;
-    nm_settings extra = {0};
+    NM_AUTO(nm_settings_release) nm_settings extra = {0};
     nm_options *options;
     nm_study_trainer trainer = {.experiment = c, .stop = stop, .extra = &extra};
     const nm_study_runner runner = nm_study_trainer_runner(&trainer);
@@ -228,10 +228,6 @@ static nm_status measure(nm_experiment *c, nm_stop *stop, measured *points, nm_e
     for (size_t p = 0; p < c->points.n; p++)
         points[p].seconds = points[point_of_speed(c, points, p)].seconds;
     nm_study_trainer_release(&trainer);
-    nm_settings_release(&extra);
-    free(trials);
-    free(waiting);
-    free(folders);
     return status;
 }
 

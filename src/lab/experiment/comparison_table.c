@@ -188,12 +188,11 @@ static bool same_test_set(const nm_variant_summary *a, const nm_variant_summary 
 static double model_p(const nm_variant_summary *first, const nm_variant_summary *summary)
 {
     const nm_bootstrap_config config = nm_bootstrap_default();
-    seed_scores a = seed_scores_of(first, summary), b = seed_scores_of(summary, first);
+    NM_AUTO(seed_scores_release) seed_scores a = seed_scores_of(first, summary);
+    NM_AUTO(seed_scores_release) seed_scores b = seed_scores_of(summary, first);
     double p = NAN;
     if (a.group.n == 1 && b.group.n == 1)
         p = nm_bootstrap_p(a.scores[0], a.resamples[0], b.scores[0], b.resamples[0], &config);
-    seed_scores_release(&a);
-    seed_scores_release(&b);
     return p;
 }
 
@@ -234,13 +233,12 @@ static void summarize_scores(nm_variant_summary *summary)
     summary->score = value.mean;
     summary->score_deviation = value.deviation;
     set_means(summary, result_test_fields(), true);
-    seed_scores scores = seed_scores_of(summary, NULL);
+    NM_AUTO(seed_scores_release) seed_scores scores = seed_scores_of(summary, NULL);
     if (scores.group.n) {
         nm_interval interval = nm_seed_interval(&scores.group, nm_bootstrap_default().outside);
         summary->low = interval.low;
         summary->high = interval.high;
     }
-    seed_scores_release(&scores);
 }
 
 static const nm_run_result *measured_run(const nm_variant_summary *summary)
@@ -276,7 +274,7 @@ static void compute_effects(nm_comparison_table *table)
     size_t n_seeds = 0, cell = 0;
     for (size_t s = 0; s < table->n; s++)
         n_seeds = table->summaries[s].n > n_seeds ? table->summaries[s].n : n_seeds;
-    const nm_run_result **runs = nm_allocate((f->n_cells * n_seeds + 1) * sizeof *runs);
+    NM_AUTO_FREE const nm_run_result **runs = nm_allocate((f->n_cells * n_seeds + 1) * sizeof *runs);
     for (size_t s = 0; s < table->n && cell < f->n_cells; s++) {
         const nm_variant_summary *summary = &table->summaries[s];
         for (size_t i = 0; i < summary->n && summary->selected; i++)
@@ -285,7 +283,6 @@ static void compute_effects(nm_comparison_table *table)
         cell += summary->selected;
     }
     nm_factorial_compute(f, runs, n_seeds, table->margin);
-    free(runs);
 }
 
 void nm_comparison_table_test(nm_comparison_table *table)
@@ -426,7 +423,7 @@ static void add_titles(nm_text_table *cells, const nm_comparison_table *table, c
 
 static void print_summaries(const nm_comparison_table *table, bool grid, nm_table_format format, FILE *out)
 {
-    nm_text_table cells = {0};
+    NM_AUTO(nm_text_table_release) nm_text_table cells = {0};
     bool shown[N_COLUMNS], notes = has_notes(table, grid), exact = format == NM_TABLE_CSV;
     for (int c = 0; c < N_COLUMNS; c++)
         shown[c] = is_shown(table, &columns[c], grid);
@@ -443,7 +440,6 @@ static void print_summaries(const nm_comparison_table *table, bool grid, nm_tabl
             nm_text_table_add(&cells, note_of(summary, grid));
     }
     nm_text_table_print(&cells, format, out);
-    nm_text_table_release(&cells);
 }
 
 static bool has_grid(const nm_comparison_table *table)

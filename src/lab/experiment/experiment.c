@@ -54,7 +54,7 @@ static nm_status expand_grid(nm_experiment *c, nm_error *err)
 {
     nm_grid grid = {0};
     size_t n = 0;
-    nm_options **options = nm_allocate((c->variants.n + 1) * sizeof(nm_options *));
+    NM_AUTO_FREE nm_options **options = nm_allocate((c->variants.n + 1) * sizeof(nm_options *));
     nm_status status = NM_OK;
     for (size_t i = 0; i < c->config.n_grids && status == NM_OK; i++)
         status = nm_grid_parse(&grid, c->config.grids[i], err);
@@ -69,7 +69,6 @@ static nm_status expand_grid(nm_experiment *c, nm_error *err)
     NM_THEN(status, nm_grid_expand(&grid, &c->variants, options, &c->points, err));
     for (size_t i = 0; i < n; i++)
         nm_options_free(options[i]);
-    free(options);
     nm_grid_release(&grid);
     return status;
 }
@@ -168,7 +167,7 @@ static nm_status check_points(const nm_experiment *c, nm_error *err)
 {
     char **texts = nm_allocate((c->points.n + 1) * sizeof *texts);
     nm_status status = check_seeds(c, err);
-    nm_options *like = nm_options_create();
+    NM_AUTO(nm_options_release) nm_options *like = nm_options_create();
     nm_train_options_add(like, c->queue.task);
     for (size_t i = 0; i < c->points.n && status == NM_OK; i++) {
         const nm_variant *point = &c->points.list[i];
@@ -182,7 +181,6 @@ static nm_status check_points(const nm_experiment *c, nm_error *err)
         nm_options_free(options);
     }
     nm_free_list(texts, c->points.n);
-    nm_options_free(like);
     return status;
 }
 

@@ -59,12 +59,10 @@ nm_status nm_experiment_save(const nm_experiment *c, nm_error *err)
                                     .factorial = c->factorial.n_cells ? c->config.factorial : NULL,
                                     .perplexity = c->table.perplexity,
                                     .variants = nm_json_list(c->points.n, variant_json, c->points.list)};
-    json_t *o = nm_record_json(comparison_file_fields(), &record);
+    json_auto_t *o = nm_record_json(comparison_file_fields(), &record);
     NM_AUTO_FREE char *text = json_dumps(o, JSON_INDENT(1)),
                       *path = nm_path_join(c->folder, "comparison.json");
-    nm_status status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
-    json_decref(o);
-    return status;
+    return nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
 }
 
 static bool read_variant(nm_variants *points, const json_t *o, size_t n)

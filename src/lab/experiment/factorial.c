@@ -98,7 +98,8 @@ static char *level_name(const nm_grid_axis *axis, size_t level)
 
 static char *cell_text(const nm_factorial *f, size_t cell)
 {
-    char *name = nm_duplicate(""), *norm = nm_duplicate(NM_RECIPE_NORMS), *settings = nm_duplicate("");
+    NM_AUTO_FREE char *name = nm_duplicate(""), *settings = nm_duplicate("");
+    char *norm = nm_duplicate(NM_RECIPE_NORMS);
     for (size_t i = 0; i < f->factors.n; i++) {
         const nm_grid_axis *axis = &f->factors.list[i];
         size_t level = level_of(f, i, cell), label = label_length(axis, level);
@@ -114,9 +115,7 @@ static char *cell_text(const nm_factorial *f, size_t cell)
     for (char *at = name; *at; at++) /* separators of a list of variants */
         *at = strchr("=:,{}", *at) ? '_' : *at;
     char *text = nm_format("%s=%s%s", name, norm, settings);
-    free(name);
     free(norm);
-    free(settings);
     return text;
 }
 

@@ -26,7 +26,7 @@ static char *run_id(const nm_planned_run *run)
 
 static bool read_line(nm_run_journal *journal, const char *line, const char **key)
 {
-    json_t *o = json_loads(line, 0, NULL);
+    json_auto_t *o = json_loads(line, 0, NULL);
     const char *type = json_string_value(json_object_get(o, "type"));
     nm_planned_run run;
     nm_record_clear(nm_planned_run_fields(), &run);
@@ -41,7 +41,6 @@ static bool read_line(nm_run_journal *journal, const char *line, const char **ke
         if (!strcmp(type, "queue"))
             *key = json_string_value(json_object_get(o, "key"));
     }
-    json_decref(o);
     return valid;
 }
 
@@ -63,18 +62,15 @@ static nm_status read_lines(nm_run_journal *journal, char *text, const char **ke
 
 static nm_status append(nm_run_journal *journal, json_t *o, nm_error *err)
 {
-    char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    NM_AUTO_FREE char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17));
     nm_status status = NM_OK;
     bool run = json_object_get(o, "state") != NULL;
-    if (!run && json_object_get(journal->lines, line)) {
-        free(line);
+    if (!run && json_object_get(journal->lines, line))
         return NM_OK;
-    }
     if (!run)
         json_object_set(journal->lines, line, o);
     if (fprintf(journal->file, "%s\n", line) < 0 || fflush(journal->file) || fdatasync(fileno(journal->file)))
         status = nm_fail(err, NM_IO, "%s: %s", journal->path, strerror(errno));
-    free(line);
     return status;
 }
 
@@ -142,10 +138,8 @@ nm_status nm_run_journal_add(nm_run_journal *journal, const nm_field *fields, co
 {
     if (!journal->file) /* a simulation */
         return NM_OK;
-    json_t *o = nm_record_json(fields, record);
-    nm_status status = append(journal, o, err);
-    json_decref(o);
-    return status;
+    json_auto_t *o = nm_record_json(fields, record);
+    return append(journal, o, err);
 }
 
 nm_status nm_run_journal_add_run(nm_run_journal *journal, const nm_planned_run *run, nm_error *err)

@@ -23,7 +23,7 @@ typedef struct match {
 
 static nm_status read_progress(progress *done, const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "log.jsonl"), *text;
+    NM_AUTO_FREE char *text = NULL, *path = nm_path_join(folder, "log.jsonl");
     nm_status status = nm_file_read_optional(path, &text, err);
     *done = (progress){0};
     char *rest = text;
@@ -36,8 +36,6 @@ static nm_status read_progress(progress *done, const char *folder, nm_error *err
                                json_number_value(json_object_get(record, "seconds"))};
         json_decref(record);
     }
-    free(text);
-    free(path);
     return status;
 }
 

@@ -55,7 +55,7 @@ static void add_row(nm_text_table *cells, char *first, char *second, char *third
 
 void nm_plan_print(const nm_plan_part *parts, size_t n, bool at_least, FILE *out)
 {
-    nm_text_table cells = {0};
+    NM_AUTO(nm_text_table_release) nm_text_table cells = {0};
     double all = 0;
     add_row(&cells, nm_duplicate("part"), nm_duplicate("runs"), nm_duplicate("updates"),
             nm_duplicate("time"));
@@ -75,5 +75,4 @@ void nm_plan_print(const nm_plan_part *parts, size_t n, bool at_least, FILE *out
             nm_format("%s%s", at_least ? "up to " : "", time));
     free(time);
     nm_text_table_print(&cells, NM_TABLE_MARKDOWN, out);
-    nm_text_table_release(&cells);
 }

@@ -155,7 +155,7 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
 
 char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job)
 {
-    nm_settings all = run_settings(queue, job->variant, job->result.seed);
+    NM_AUTO(nm_settings_release) nm_settings all = run_settings(queue, job->variant, job->result.seed);
     char number[32];
     for (size_t i = 0; i < job->continued.n; i++)
         nm_settings_add(&all, job->continued.list[i].key, job->continued.list[i].value);
@@ -178,7 +178,6 @@ char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job)
     for (size_t i = 0; i < all.n; i++)
         list[n++] = nm_format("--%s=%s", all.list[i].key, all.list[i].value);
     list[n] = NULL;
-    nm_settings_release(&all);
     return list;
 }
 

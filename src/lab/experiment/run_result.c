@@ -49,11 +49,9 @@ static char *options_text(const nm_options *options, const nm_options *like)
 static char *section_text(const nm_options *options, const char *section)
 {
     static const nm_option none[] = {{0}};
-    nm_options *like = nm_options_create();
+    NM_AUTO(nm_options_release) nm_options *like = nm_options_create();
     nm_options_add(like, section, none, NULL, 1);
-    char *text = options_text(options, like);
-    nm_options_free(like);
-    return text;
+    return options_text(options, like);
 }
 
 static uint64_t hash_batch(const nm_batch *batch, uint64_t seed)
@@ -69,7 +67,7 @@ static uint64_t hash_batch(const nm_batch *batch, uint64_t seed)
 static nm_status hash_test_set(nm_task *task, uint64_t *hash, nm_error *err)
 {
     nm_batches batches;
-    nm_arena arena = {0};
+    NM_AUTO(nm_arena_release) nm_arena arena = {0};
     if (task->type->epoch(task, NM_SPLIT_TEST, 0, false, &batches, err) != NM_OK)
         return nm_error_prefix(err, "a comparison needs a test set (data.test, or that of data.folder)");
     nm_arena_init(&arena, SIZE_MAX);
@@ -77,7 +75,6 @@ static nm_status hash_test_set(nm_task *task, uint64_t *hash, nm_error *err)
         nm_batch batch = task->type->batch(task, NM_SPLIT_TEST, &batches, i, 0, false, &arena);
         *hash = hash_batch(&batch, *hash);
     }
-    nm_arena_release(&arena);
     nm_batches_release(&batches);
     return NM_OK;
 }
@@ -180,7 +177,7 @@ nm_status nm_run_check_initial_model(const nm_options *options, const char *fold
 {
     char hash[NM_RUN_KEY_BYTES];
     NM_TRY(hash_initial_model(options, hash, err));
-    json_t *record = *hash ? read_warm_start(folder) : NULL;
+    json_auto_t *record = *hash ? read_warm_start(folder) : NULL;
     const char *used = json_string_value(json_object_get(record, "fingerprint"));
     nm_status status = NM_OK;
     if (used && strcmp(used, hash))
@@ -188,7 +185,6 @@ nm_status nm_run_check_initial_model(const nm_options *options, const char *fold
                          "%s: the run began with another initial model: the file of model.init_from has "
                          "changed (fingerprint %.16s, now %s); choose another --folder",
                          folder, used, hash);
-    json_decref(record);
     return status;
 }
 
@@ -203,16 +199,16 @@ nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const
         NM_TRY(hash_data(type, options, data, err));
     char initial[NM_RUN_KEY_BYTES];
     NM_TRY(hash_initial_model(options, initial, err));
-    nm_options *like = nm_options_create();
+    NM_AUTO(nm_options_release) nm_options *like = nm_options_create();
     nm_train_options_add(like, type);
     NM_AUTO_FREE char *settings = options_text(options, like),
-                      *average = nm_format("average %lld\n", (long long)measurement->average);
-    NM_AUTO_FREE char *text = nm_format(
-        NORMA_VERSION "\n%s\n%lld\n%016" PRIx64 "\n%s%s%s%s", type->name, (long long)measurement->tid_batches,
-        *data, settings, measurement->average ? average : "", *initial ? "initial " : "", initial);
+                      *average = nm_format("average %lld\n", (long long)measurement->average),
+                      *text =
+                          nm_format(NORMA_VERSION "\n%s\n%lld\n%016" PRIx64 "\n%s%s%s%s", type->name,
+                                    (long long)measurement->tid_batches, *data, settings,
+                                    measurement->average ? average : "", *initial ? "initial " : "", initial);
     XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
     snprintf(key, NM_RUN_KEY_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
-    nm_options_free(like);
     return NM_OK;
 }
 
@@ -358,9 +354,8 @@ static nm_status measure(nm_run_result *result, nm_task *task, nm_model *model, 
     const nm_tid_site *last = nm_tid_last(&tid);
     result->tid_mean = last ? last->mean : NAN;
     result->tid_variance = last ? last->variance : NAN;
-    json_t *measured = nm_tid_json(&tid);
+    json_auto_t *measured = nm_tid_json(&tid);
     result->tid = json_incref(json_object_get(measured, "sites"));
-    json_decref(measured);
     nm_tid_release(&tid);
     return NM_OK;
 }
@@ -466,14 +461,12 @@ nm_status nm_run_result_save(const nm_run_result *result, const char *folder, co
     free(scored);
     NM_TRY(status);
     const test_source source = {key, model, hash};
-    json_t *o = measured_json(result);
+    json_auto_t *o = measured_json(result);
     nm_record_add_json(o, test_source_fields(), &source);
     /* 17 digits: a result that is read back gives the same table. */
     NM_AUTO_FREE char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)),
                       *path = nm_path_join(folder, "test.json");
-    status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
-    json_decref(o);
-    return status;
+    return nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
 }
 
 static bool has_text(const json_t *object, const char *key, const char *expected)
@@ -506,17 +499,14 @@ static bool read_measured(nm_run_result *result, const json_t *o)
 nm_status nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err)
 {
-    char model[NM_RUN_KEY_BYTES], *path = nm_path_join(folder, "test.json"), *text,
-                                  *scored = scored_model(folder, measurement);
+    NM_AUTO_FREE char *text = NULL, *path = nm_path_join(folder, "test.json"),
+                      *scored = scored_model(folder, measurement);
+    char model[NM_RUN_KEY_BYTES];
     nm_status status = nm_file_read_optional(path, &text, err);
-    json_t *o = text ? json_loads(text, 0, NULL) : NULL;
+    json_auto_t *o = text ? json_loads(text, 0, NULL) : NULL;
     NM_THEN(status, hash_model(scored, model, &result->weights, err));
     result->measured =
         status == NM_OK && has_text(o, "key", key) && has_text(o, "model", model) && read_measured(result, o);
-    free(text);
-    free(path);
-    free(scored);
-    json_decref(o);
     return status;
 }
 

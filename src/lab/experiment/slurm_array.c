@@ -88,7 +88,7 @@ static nm_status run_command(char *const *arguments, nm_buffer *output, nm_error
  * record of it. */
 static void read_end_state(const char *id, char *state, size_t bytes)
 {
-    nm_buffer output = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer output = {0};
     nm_error err;
     char *arguments[] = {"scontrol", "--oneliner", "show", "job", nm_duplicate(id), NULL};
     *state = 0;
@@ -97,7 +97,6 @@ static void read_end_state(const char *id, char *state, size_t bytes)
     if (found)
         snprintf(state, bytes, "%.*s", (int)strcspn(found + 9, " \n"), found + 9);
     free(arguments[4]);
-    nm_buffer_release(&output);
 }
 
 static const char *name_of(const nm_run_job *job)
@@ -115,14 +114,13 @@ static char *exit_path(const nm_run_job *job)
  * requeue and at a time limit. */
 static int read_exit_code(const nm_run_job *job)
 {
-    char *path = exit_path(job), *text = NULL, key[NM_RUN_KEY_BYTES];
+    NM_AUTO_FREE char *text = NULL, *path = exit_path(job);
+    char key[NM_RUN_KEY_BYTES];
     int code = -1;
     nm_error err;
     if (nm_file_read_optional(path, &text, &err) == NM_OK && text &&
         (sscanf(text, "%d %63s", &code, key) != 2 || strcmp(key, job->key)))
         code = -1;
-    free(text);
-    free(path);
     return code == 128 + SIGTERM ? NM_INTERRUPTED : code;
 }
 
@@ -215,7 +213,7 @@ static nm_status read_queue(slurm *self, nm_error *err)
 {
     static char *const arguments[] = {"squeue", "--me", "--noheader", "--array", "--format=%j %F %K %T %r",
                                       NULL};
-    nm_buffer output = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer output = {0};
     nm_status status = run_command(arguments, &output, err);
     for (size_t i = 0; i < self->queue->n && status == NM_OK; i++)
         self->tasks[i].listed = false;
@@ -224,7 +222,6 @@ static nm_status read_queue(slurm *self, nm_error *err)
     for (size_t i = 0; i < self->queue->n && status == NM_OK; i++)
         if (self->tasks[i].submitted && !self->tasks[i].listed && self->tasks[i].ended == 0)
             self->tasks[i].ended = nm_clock();
-    nm_buffer_release(&output);
     return status;
 }
 
@@ -330,7 +327,7 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
     NM_TRY(next_number(self, &number, err));
     NM_AUTO_FREE char *script = nm_format("%s/%ld.sh", self->folder, number),
                       *runs = nm_format("%s/%ld.runs", self->folder, number);
-    nm_buffer output = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer output = {0};
     nm_status status = write_script(self, script, jobs, n, err);
     NM_THEN(status, write_runs(runs, jobs, n, err));
     for (size_t i = 0; i < n && status == NM_OK; i++) { /* exit codes from an earlier array */
@@ -362,14 +359,13 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
             nm_format("Slurm job %.*s (%s%ld): %zu runs", length, id, self->name, number, n);
         nm_run_queue_send_message(self->queue, text);
     }
-    nm_buffer_release(&output);
     return status;
 }
 
 static nm_status submit_missing(slurm *self, nm_error *err)
 {
     const nm_run_queue *queue = self->queue;
-    nm_run_job **jobs = nm_allocate((queue->n + 1) * sizeof *jobs);
+    NM_AUTO_FREE nm_run_job **jobs = nm_allocate((queue->n + 1) * sizeof *jobs);
     size_t n = 0, listed = 0;
     nm_status status = NM_OK;
     for (size_t i = 0; i < queue->n; i++) {
@@ -384,7 +380,6 @@ static nm_status submit_missing(slurm *self, nm_error *err)
     }
     for (size_t at = 0; at < n && status == NM_OK; at += MAX_TASKS)
         status = submit_array(self, jobs + at, n - at < MAX_TASKS ? n - at : MAX_TASKS, err);
-    free(jobs);
     return status;
 }
 

@@ -124,8 +124,9 @@ static double bound_of_finals(const nm_study_procedure *s, const finals *f)
 static double bound_of_eliminated(const nm_study_procedure *s, size_t winner, double finals_bound)
 {
     size_t n_best, n, first = (size_t)s->first_seeds;
-    nm_trial **best = nm_study_trials(s, "select", winner, &n_best);
-    double bound = 0, *a = nm_allocate((first + 1) * sizeof *a), *b = nm_allocate((first + 1) * sizeof *b);
+    NM_AUTO_FREE nm_trial **best = nm_study_trials(s, "select", winner, &n_best);
+    NM_AUTO_FREE double *a = nm_allocate((first + 1) * sizeof *a), *b = nm_allocate((first + 1) * sizeof *b);
+    double bound = 0;
     for (size_t v = 0; v < s->config.n; v++) {
         if (!s->states[v].outcome || strcmp(s->states[v].outcome, "eliminated"))
             continue;
@@ -140,9 +141,6 @@ static double bound_of_eliminated(const nm_study_procedure *s, size_t winner, do
         bound = fmax(bound, fmin(own, s->config.delta + finals_bound));
         free(runs);
     }
-    free(a);
-    free(b);
-    free(best);
     return bound;
 }
 
@@ -157,7 +155,8 @@ static nm_studied_variant describe(const nm_study_procedure *s, size_t v)
     nm_studied_variant row;
     size_t n, m;
     nm_record_clear(nm_studied_variant_fields(), &row);
-    nm_trial **chosen = nm_study_trials(s, "select", v, &n), **fresh = nm_study_trials(s, "confirm", v, &m);
+    NM_AUTO_FREE nm_trial **chosen = nm_study_trials(s, "select", v, &n),
+                          **fresh = nm_study_trials(s, "confirm", v, &m);
     row.variant = s->config.variants[v];
     row.state = state->outcome ? state->outcome : "undecided";
     row.lr = state->lr;
@@ -170,8 +169,6 @@ static nm_studied_variant describe(const nm_study_procedure *s, size_t v)
     row.valid_value = n ? sum / (double)n : NAN;
     if (s->runner.describe && (m || n))
         s->runner.describe(s->runner.user, (const nm_trial *const *)(m ? fresh : chosen), m ? m : n, &row);
-    free(chosen);
-    free(fresh);
     return row;
 }
 

@@ -211,7 +211,8 @@ static double part_seconds(const nm_study_procedure *s, const char *phase, size_
 {
     size_t k = 0;
     bool only_two = *phase == 'c', rates = *phase == 'r';
-    double *list = nm_allocate((s->config.n * (n + 1) + 1) * sizeof *list), slow[2] = {0, 0};
+    NM_AUTO_FREE double *list = nm_allocate((s->config.n * (n + 1) + 1) * sizeof *list);
+    double slow[2] = {0, 0};
     for (size_t v = 0; v < s->config.n; v++) {
         if (s->states[v].outcome)
             continue;
@@ -228,9 +229,7 @@ static double part_seconds(const nm_study_procedure *s, const char *phase, size_
         if (slow[1] > 0)
             list[k++] = slow[1];
     }
-    double result = nm_plan_makespan(list, k, s->config.jobs);
-    free(list);
-    return result;
+    return nm_plan_makespan(list, k, s->config.jobs);
 }
 
 static double rates_seconds(const nm_study_procedure *s, const design *d, double updates)
@@ -347,7 +346,7 @@ static void sort_by_loss(nm_trial **runs, size_t n)
 static nm_status select_rates(nm_study_procedure *s, nm_error *err)
 {
     size_t begin = (s->config.n_rates - s->n_rates) / 2, k = s->config.n, n = s->n_rates;
-    nm_trial **runs = nm_allocate((k * n + 1) * sizeof(nm_trial *));
+    NM_AUTO_FREE nm_trial **runs = nm_allocate((k * n + 1) * sizeof(nm_trial *));
     nm_status status = NM_OK;
     for (size_t v = 0; v < k; v++)
         s->states[v].lr = s->config.lr[begin + n / 2 - (n > 1 && n % 2 == 0)];
@@ -375,7 +374,6 @@ static nm_status select_rates(nm_study_procedure *s, nm_error *err)
                                          s->config.variants[v], best->row.lr);
         }
     }
-    free(runs);
     return status;
 }
 

@@ -52,7 +52,7 @@ static void print_variants(const nm_study_procedure *s, FILE *out)
         "95 %", "p",         "p equiv", "lr",  "TID mean %", "TID var %",
         "gap",  "grad norm", "tok/s",   "MiB", "run time"};
     enum { COLUMNS = sizeof titles / sizeof *titles };
-    nm_text_table cells = {0};
+    NM_AUTO(nm_text_table_release) nm_text_table cells = {0};
     for (int c = 0; c < COLUMNS; c++)
         nm_text_table_add(&cells, nm_duplicate(titles[c] ? titles[c] : s->config.score));
     cells.columns = cells.n;
@@ -81,14 +81,13 @@ static void print_variants(const nm_study_procedure *s, FILE *out)
             nm_text_table_add(&cells, row[c]);
     }
     nm_text_table_print(&cells, NM_TABLE_MARKDOWN, out);
-    nm_text_table_release(&cells);
 }
 
 /* Planned and real time of each part, and the number of runs that ended. */
 static void print_parts(const nm_study_procedure *s, FILE *out)
 {
     static const char *const titles[] = {"part", "runs", "planned", "took"};
-    nm_text_table cells = {0};
+    NM_AUTO(nm_text_table_release) nm_text_table cells = {0};
     double begun = 0;
     for (int c = 0; c < 4; c++)
         nm_text_table_add(&cells, nm_duplicate(titles[c]));
@@ -110,13 +109,13 @@ static void print_parts(const nm_study_procedure *s, FILE *out)
         begun = end;
     }
     nm_text_table_print(&cells, NM_TABLE_MARKDOWN, out);
-    nm_text_table_release(&cells);
 }
 
 char *nm_study_answer_markdown(const nm_study_procedure *s)
 {
-    char *text, *used = nm_plan_duration(s->answer.used), *planned = nm_plan_duration(s->planned),
-                *budget = nm_plan_duration(s->config.budget);
+    NM_AUTO_FREE char *used = nm_plan_duration(s->answer.used), *planned = nm_plan_duration(s->planned),
+                      *budget = nm_plan_duration(s->config.budget);
+    char *text;
     size_t bytes;
     FILE *out = nm_text_stream_open(&text, &bytes);
     fprintf(out, "%s\n\n", s->answer.paragraph);
@@ -138,9 +137,6 @@ char *nm_study_answer_markdown(const nm_study_procedure *s)
     putc('\n', out);
     print_parts(s, out);
     nm_text_stream_close(out);
-    free(used);
-    free(planned);
-    free(budget);
     return text;
 }
 
@@ -152,14 +148,12 @@ static nm_status write_text(const nm_study_procedure *s, const char *name, const
 
 static nm_status write_json(const nm_study_procedure *s, nm_error *err)
 {
-    json_t *o = nm_record_json(nm_study_answer_fields(), &s->answer);
+    json_auto_t *o = nm_record_json(nm_study_answer_fields(), &s->answer);
     nm_json_add(o, "{s:o, s:o}", "variants",
                 nm_record_array(nm_studied_variant_fields(), s->variants, sizeof *s->variants, s->config.n),
                 "parts", nm_record_array(nm_plan_part_fields(), s->parts, sizeof *s->parts, s->n_parts));
     NM_AUTO_FREE char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    nm_status status = write_text(s, "answer.json", text, err);
-    json_decref(o);
-    return status;
+    return write_text(s, "answer.json", text, err);
 }
 
 /* The run of the best variant with the lowest validation loss. */
@@ -168,12 +162,11 @@ static const nm_trial *best_run(const nm_study_procedure *s)
     size_t v = 0, n;
     while (v < s->config.n && strcmp(s->config.variants[v], s->answer.best))
         v++;
-    nm_trial **runs = nm_study_trials(s, s->answer.seeds ? "confirm" : "select", v, &n);
+    NM_AUTO_FREE nm_trial **runs = nm_study_trials(s, s->answer.seeds ? "confirm" : "select", v, &n);
     const nm_trial *best = NULL;
     for (size_t i = 0; i < n; i++)
         if (!best || runs[i]->row.loss < best->row.loss)
             best = runs[i];
-    free(runs);
     return best;
 }
 
@@ -189,27 +182,22 @@ static char *with_absolute_path(const char *line)
     bool is_path = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         is_path = is_path || (strlen(keys[i]) == key && !strncmp(line, keys[i], key));
-    char *value = nm_format("%.*s", (int)(end - begin), line + begin),
-         *path = is_path && *value && *value != '/' ? realpath(value, NULL) : NULL,
-         *result = path ? nm_format("%.*s%s%s", (int)begin, line, path, line + end) : nm_duplicate(line);
-    free(value);
-    free(path);
-    return result;
+    NM_AUTO_FREE char *value = nm_format("%.*s", (int)(end - begin), line + begin),
+                      *path = is_path && *value && *value != '/' ? realpath(value, NULL) : NULL;
+    return path ? nm_format("%.*s%s%s", (int)begin, line, path, line + end) : nm_duplicate(line);
 }
 
 /* The configuration of the run without its folder, as a recipe. */
 static nm_status write_recipe(const nm_study_procedure *s, const char *folder, nm_error *err)
 {
-    char *from = nm_path_join(folder, "config.ini"), *text, *line, *rest,
-         *recipe = nm_format(
-             "# The best variant of a study: %s.\n# Usage: norma train winner.ini --run.folder FOLDER\n",
-             s->answer.best);
+    NM_AUTO_FREE char *recipe =
+        nm_format("# The best variant of a study: %s.\n# Usage: norma train winner.ini --run.folder FOLDER\n",
+                  s->answer.best);
+    char *from = nm_path_join(folder, "config.ini"), *text, *line, *rest;
     nm_status status = nm_file_read(from, &text, NULL, err);
     free(from);
-    if (status != NM_OK) {
-        free(recipe);
+    if (status != NM_OK)
         return status;
-    }
     for (rest = text; (line = strsep(&rest, "\n")) != NULL;)
         if (strncmp(line, "folder = ", 9) || !strstr(recipe, "[run]") || strstr(recipe, "[data]"))
             if (strncmp(line, "resume", 6) && (rest || *line)) {
@@ -217,7 +205,6 @@ static nm_status write_recipe(const nm_study_procedure *s, const char *folder, n
                 nm_format_append(&recipe, "%s\n", whole);
             }
     status = write_text(s, "winner.ini", recipe, err);
-    free(recipe);
     free(text);
     return status;
 }

@@ -146,7 +146,7 @@ void nm_variants_set_default(nm_variants *variants, const char *key, const char 
 /* Parses the settings "norm.scale.trainable=false:model.rope" after the norm; the text is modified. */
 static nm_status parse_settings(nm_variant *variant, char *text, nm_error *err)
 {
-    nm_settings settings = {0};
+    NM_AUTO(nm_settings_release) nm_settings settings = {0};
     nm_status status = NM_OK;
     for (char *setting; status == NM_OK && (setting = next_item(&text, ':')) != NULL;) {
         char *equals = strchr(setting, '=');
@@ -160,7 +160,6 @@ static nm_status parse_settings(nm_variant *variant, char *text, nm_error *err)
             nm_settings_add(&settings, setting, equals ? without_braces(equals) : "true");
     }
     nm_settings_add_all(&variant->settings, &settings);
-    nm_settings_release(&settings);
     return status;
 }
 
@@ -287,7 +286,7 @@ static void add_point(nm_variants *points, const nm_variant *variant, const nm_g
 static nm_status expand_variant(const nm_grid *grid, const nm_variant *variant, const nm_options *options,
                                 bool *used, nm_variants *points, nm_error *err)
 {
-    const nm_grid_axis **axes = nm_allocate((grid->n + 1) * sizeof *axes);
+    NM_AUTO_FREE const nm_grid_axis **axes = nm_allocate((grid->n + 1) * sizeof *axes);
     size_t n_axes = 0, n = 1;
     for (size_t a = 0; a < grid->n && n <= MAX_POINTS; a++) {
         if (!nm_norm_option_applies(options, grid->list[a].key))
@@ -298,7 +297,6 @@ static nm_status expand_variant(const nm_grid *grid, const nm_variant *variant, 
     }
     for (size_t i = 0; i < n && n <= MAX_POINTS; i++)
         add_point(points, variant, axes, n_axes, i);
-    free(axes);
     return n <= MAX_POINTS ? NM_OK : nm_fail(err, NM_USAGE, "compare.grid: more than %d points", MAX_POINTS);
 }
 

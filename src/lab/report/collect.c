@@ -291,8 +291,9 @@ static size_t *order_by_depth(char **ticks, size_t n)
 void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     nm_collect_sites(report, figure, drawing);
-    size_t n = drawing->n_ticks, *position = order_by_depth(drawing->ticks, n);
-    char **ticks = nm_allocate((n + 1) * sizeof *ticks);
+    size_t n = drawing->n_ticks;
+    NM_AUTO_FREE size_t *position = order_by_depth(drawing->ticks, n);
+    NM_AUTO_FREE char **ticks = nm_allocate((n + 1) * sizeof *ticks);
     for (size_t i = 0; i < n; i++)
         ticks[position[i]] = drawing->ticks[i];
     for (size_t i = 0; i < n; i++)
@@ -303,8 +304,6 @@ void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawi
             curve->x[i] = (double)position[(size_t)curve->x[i]];
         nm_curve_sort(curve);
     }
-    free(position);
-    free(ticks);
 }
 
 /* Uses the last vector of each site: quantiles in equal steps from the minimum to the maximum. */

@@ -113,7 +113,7 @@ static void widen(double *low, double *high, double fraction, bool logarithm)
  * axis spans at most twice the range of the lower 90 % of the values. */
 static void frame_y(nm_drawing *drawing, const nm_figure *figure)
 {
-    double *values;
+    NM_AUTO_FREE double *values = NULL;
     size_t n = all_values(drawing, &values);
     drawing->y_min = values[0];
     drawing->y_max = values[n - 1];
@@ -135,7 +135,6 @@ static void frame_y(nm_drawing *drawing, const nm_figure *figure)
     while (drawing->n_below < n && values[drawing->n_below] < drawing->y_min)
         drawing->n_below++;
     widen(&drawing->y_min, &drawing->y_max, 0.05, figure->y_log);
-    free(values);
 }
 
 static void frame_x(nm_drawing *drawing, const nm_figure *figure)

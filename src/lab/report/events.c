@@ -137,7 +137,7 @@ static nm_status find_start(nm_events *events, nm_error *err)
 {
     struct stat about;
     size_t bytes;
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     nm_status status = read_new_lines(events, &text, &bytes, err);
     nm_report_run all = {0};
     if (status == NM_OK)
@@ -145,7 +145,6 @@ static nm_status find_start(nm_events *events, nm_error *err)
     if (!stat(events->log_path, &about))
         events->start = (double)about.st_mtime - all.seconds;
     nm_report_run_release(&all);
-    free(text);
     return status;
 }
 

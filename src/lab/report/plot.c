@@ -581,13 +581,11 @@ nm_status nm_plot_files(const nm_report *report, const nm_drawing *drawings, con
                         nm_error *err)
 {
     NM_TRY(nm_folder_create(folder, err));
-    char *path = nm_path_join(folder, "plots"), *made;
+    NM_AUTO_FREE char *made = NULL, *path = nm_path_join(folder, "plots");
     nm_status status = draw(report, drawings, path, width, &made, err);
     if (status == NM_OK && made)
         status = move_pictures(drawings, made, folder, width > 0 ? "png" : "svg", err);
     if (made)
         remove_scratch(made);
-    free(made);
-    free(path);
     return status;
 }

@@ -112,7 +112,7 @@ enum { MOST_PARTS = 6 };
  * numbers. */
 static void name_runs(nm_report *report)
 {
-    char **names = nm_allocate((report->n + 1) * sizeof *names);
+    NM_AUTO_FREE char **names = nm_allocate((report->n + 1) * sizeof *names);
     for (int parts = 1; parts <= MOST_PARTS; parts++) {
         for (size_t i = 0; i < report->n; i++) {
             NM_AUTO_FREE char *folder = nm_duplicate(report->runs[i].folder);
@@ -128,7 +128,6 @@ static void name_runs(nm_report *report)
         report->runs[i].name = names[i];
         make_unique(report, i);
     }
-    free(names);
 }
 
 const char *nm_name_seed(const char *name)
@@ -164,7 +163,7 @@ static char *short_name(const char *name, bool settings)
 /* Replaces the names with short ones if these are unique; returns whether they are. */
 static bool use_short_names(nm_report *report, bool settings)
 {
-    char **names = nm_allocate((report->n + 1) * sizeof *names);
+    NM_AUTO_FREE char **names = nm_allocate((report->n + 1) * sizeof *names);
     for (size_t i = 0; i < report->n; i++)
         names[i] = short_name(report->runs[i].name, settings);
     bool unique = all_differ(names, report->n);
@@ -175,7 +174,6 @@ static bool use_short_names(nm_report *report, bool settings)
         } else {
             free(names[i]);
         }
-    free(names);
     return unique;
 }
 
@@ -413,7 +411,7 @@ nm_score_bar nm_report_bars(const nm_report *report, const nm_run_set *sets, siz
 nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *set, bool tested,
                                    nm_score_bar bar)
 {
-    seed_scores s = seed_scores_of(report, set, tested);
+    NM_AUTO(seed_scores_release) seed_scores s = seed_scores_of(report, set, tested);
     nm_mean_score mean = {
         .mean = nm_summary_of(s.scores, s.n).mean, .low = INFINITY, .high = -INFINITY, .n = s.n};
     for (size_t i = 0; i < s.n; i++) {
@@ -431,7 +429,6 @@ nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *se
     }
     if (s.n && (!isfinite(mean.low) || !isfinite(mean.high)))
         mean.low = mean.high = mean.mean;
-    seed_scores_release(&s);
     return mean;
 }
 

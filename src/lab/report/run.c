@@ -211,17 +211,14 @@ static nm_status read_if_exists(const char *path, char **text, nm_error *err)
 /* Reads test.json, the measurements of norma compare, if it exists. */
 static nm_status read_test(nm_report_run *run, nm_error *err)
 {
-    char *path = nm_path_join(run->folder, "test.json"), *text;
+    NM_AUTO_FREE char *text = NULL, *path = nm_path_join(run->folder, "test.json");
     nm_status status = read_if_exists(path, &text, err);
     json_error_t problem;
-    json_t *object = text && status == NM_OK ? json_loads(text, 0, &problem) : NULL;
+    json_auto_t *object = text && status == NM_OK ? json_loads(text, 0, &problem) : NULL;
     if (text && status == NM_OK && !object)
         status = nm_fail(err, NM_FORMAT, "%s:%d: %s", path, problem.line, problem.text);
     log_line at = {.run = run};
     add_log_line(&at, object, "test");
-    json_decref(object);
-    free(text);
-    free(path);
     return status;
 }
 
@@ -242,13 +239,11 @@ static nm_status read_inspections(nm_report_run *run, const char *path, const ch
     json_error_t problem;
     char *text = NULL;
     NM_TRY(nm_file_read(path, &text, NULL, err));
-    json_t *list = json_loads(text, 0, &problem);
+    json_auto_t *list = json_loads(text, 0, &problem);
     free(text);
-    if (!json_is_array(list)) {
-        json_decref(list);
+    if (!json_is_array(list))
         return nm_fail(err, NM_FORMAT, "%s:%d: %s", path, list ? 1 : problem.line,
                        list ? "expected a list, as norma inspect --json prints it" : problem.text);
-    }
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *object = json_array_get(list, i);
         const char *of = json_string_value(json_object_get(object, "run"));
@@ -256,7 +251,6 @@ static nm_status read_inspections(nm_report_run *run, const char *path, const ch
         if (!folder || (of && same_folder(of, folder)))
             add_log_line(&at, object, "inspect");
     }
-    json_decref(list);
     return NM_OK;
 }
 
@@ -274,7 +268,8 @@ static nm_status read_inspected(nm_report_run *run, const char *inspected, nm_er
 
 static nm_status read_settings(nm_report_run *run, nm_error *err)
 {
-    char *path = nm_path_join(run->folder, "config.ini"), *text, section[64] = "";
+    NM_AUTO_FREE char *text = NULL, *path = nm_path_join(run->folder, "config.ini");
+    char section[64] = "";
     nm_status status = read_if_exists(path, &text, err);
     char *rest = status == NM_OK ? text : NULL;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
@@ -292,8 +287,6 @@ static nm_status read_settings(nm_report_run *run, nm_error *err)
                       (nm_text){.key = nm_format("%s.%s", section, line), .value = nm_duplicate(value)});
         }
     }
-    free(text);
-    free(path);
     return status;
 }
 

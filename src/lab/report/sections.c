@@ -434,7 +434,7 @@ static char *fact_of(const nm_report_run *run, const fact *f)
  * per run. */
 static void write_facts(const nm_report *report, const fact *facts, size_t n_facts, bool shared, FILE *out)
 {
-    char **values = nm_allocate((report->n + 1) * sizeof *values);
+    NM_AUTO_FREE char **values = nm_allocate((report->n + 1) * sizeof *values);
     bool any = false;
     for (size_t f = 0; f < n_facts; f++) {
         bool known = false, differ = false;
@@ -456,7 +456,6 @@ static void write_facts(const nm_report *report, const fact *facts, size_t n_fac
     }
     if (any)
         fputs(shared ? "</tbody></table>\n" : "</tbody></table></div>\n", out);
-    free(values);
 }
 
 void nm_section_training(const nm_report *report, FILE *out)

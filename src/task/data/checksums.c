@@ -47,7 +47,7 @@ static nm_status verify_file(const char *folder, const char *name, const char *e
 
 nm_status nm_checksums_verify(const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, NM_CHECKSUMS_NAME), *text;
+    NM_AUTO_FREE char *text = NULL, *path = nm_path_join(folder, NM_CHECKSUMS_NAME);
     nm_status status = nm_file_read_optional(path, &text, err);
     char *rest = status == NM_OK ? text : NULL;
     bool complete = !rest; /* a folder without a list is accepted */
@@ -63,7 +63,5 @@ nm_status nm_checksums_verify(const char *folder, nm_error *err)
     }
     if (status == NM_OK && !complete)
         status = nm_fail(err, NM_FORMAT, "%s: damaged: incomplete list of checksums", path);
-    free(text);
-    free(path);
     return status;
 }

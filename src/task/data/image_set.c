@@ -247,7 +247,8 @@ static nm_status read_cifar(nm_image_set *set, const nm_image_source *source, nm
 {
     bool is_folder;
     NM_TRY(find_folder(source->path, &is_folder, err));
-    char *folder = nm_duplicate(source->path), *names = NULL, *slash = strrchr(folder, '/');
+    NM_AUTO_FREE char *names = NULL, *folder = nm_duplicate(source->path);
+    char *slash = strrchr(folder, '/');
     if (!is_folder) {
         if (slash)
             slash[slash == folder] = 0;
@@ -259,8 +260,6 @@ static nm_status read_cifar(nm_image_set *set, const nm_image_source *source, nm
         add_names(names, classes);
     record_reader reader = {.set = set, .source = source, .classes = classes, .names = names};
     NM_THEN(status, read_record_files(&reader, err));
-    free(names);
-    free(folder);
     return status;
 }
 

@@ -455,16 +455,14 @@ static nm_status parse_object(nm_labeled *texts, nm_error *err)
     size_t bytes;
     json_error_t why;
     const char *line = nm_delimited_field(&texts->table, 0, &bytes);
-    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
-    nm_status status = json_is_object(object)
-                           ? read_fields(texts, object, err)
-                           : nm_fail(err, NM_FORMAT, "%s:%lld: not a JSON object: %.100s", texts->path,
-                                     (long long)texts->table.line,
-                                     !object                 ? why.text
-                                     : json_is_array(object) ? "an array; JSON lines have an object per line"
-                                                             : "another value");
-    json_decref(object);
-    return status;
+    json_auto_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
+    return json_is_object(object)
+               ? read_fields(texts, object, err)
+               : nm_fail(err, NM_FORMAT, "%s:%lld: not a JSON object: %.100s", texts->path,
+                         (long long)texts->table.line,
+                         !object                 ? why.text
+                         : json_is_array(object) ? "an array; JSON lines have an object per line"
+                                                 : "another value");
 }
 
 static void join_columns(nm_labeled *texts)

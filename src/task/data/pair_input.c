@@ -49,12 +49,10 @@ static nm_status find_file(const nm_pair_config *config, const char *name, char 
 
 static bool is_there(const nm_pair_config *config, const char *name)
 {
-    char *path;
+    NM_AUTO_FREE char *path = NULL;
     bool found;
     nm_error ignored;
-    bool there = find_file(config, name, &path, &found, &ignored) != NM_OK || found;
-    free(path);
-    return there;
+    return find_file(config, name, &path, &found, &ignored) != NM_OK || found;
 }
 
 static char *replace_language(const char *name, const char *language)
@@ -481,7 +479,7 @@ static nm_status read_field(nm_pair_input *self, json_t *object, int side, nm_er
     if (value)
         return nm_fail(err, NM_FORMAT, "%s:%lld: the value of field \"%.60s\" is %s, not a text",
                        self->paths[0], (long long)line, name, type_of(value));
-    nm_buffer list = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer list = {0};
     nm_buffer_clear(&list);
     const char *key;
     json_t *other;
@@ -496,7 +494,6 @@ static nm_status read_field(nm_pair_input *self, json_t *object, int side, nm_er
                                self->paths[0], (long long)line, name, list.data,
                                self->config->sides == 1 ? "--source-field names the text"
                                                         : "--source-field and --target-field name the texts");
-    nm_buffer_release(&list);
     return status;
 }
 

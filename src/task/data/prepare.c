@@ -33,11 +33,10 @@ static nm_status get_user_symbols(nm_prepare *self, nm_error *err)
         nm_counter_release(&self->user_symbols);
     if (!config->lowercase)
         return NM_OK;
-    nm_buffer lower = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer lower = {0};
     nm_buffer_clear(&lower);
     nm_utf8_lowercase(config->user_symbols, strlen(config->user_symbols), &lower);
     bool same = !strcmp(lower.data, config->user_symbols);
-    nm_buffer_release(&lower);
     return same ? NM_OK
                 : nm_fail(err, NM_USAGE, "user_symbols = %s: with lowercase, they must be in lower case",
                           config->user_symbols);
@@ -158,7 +157,7 @@ static nm_status write_subwords(nm_prepare *self, int side, nm_buffer *text, nm_
 
 static nm_status write_dictionaries(nm_prepare *self, nm_error *err)
 {
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     nm_status status = NM_OK;
     for (int side = 0; status == NM_OK && side < self->sides; side++) {
         const char *name = self->sides == 1 ? "dict.txt" : side ? "dict.target.txt" : "dict.source.txt";
@@ -177,23 +176,20 @@ static nm_status write_dictionaries(nm_prepare *self, nm_error *err)
         nm_bpe_format_text(self->bpe, self->bpe->format, &text);
         status = write_text(self, "codes.bpe", &text, err);
     }
-    nm_buffer_release(&text);
     return status;
 }
 
 /* Writes the checksums of all files, then data.ini. */
 static nm_status write_options(nm_prepare *self, nm_error *err)
 {
-    char *settings;
+    NM_AUTO_FREE char *settings = NULL;
     size_t bytes;
     FILE *stream = nm_text_stream_open(&settings, &bytes);
     nm_options_write(self->options, stream);
     nm_text_stream_close(stream);
     nm_checksums_add(&self->checksums, "data.ini", settings, bytes);
-    nm_status status = write_file(self, NM_CHECKSUMS_NAME, self->checksums.data, self->checksums.bytes, err);
-    NM_THEN(status, write_file(self, "data.ini", settings, bytes, err));
-    free(settings);
-    return status;
+    NM_TRY(write_file(self, NM_CHECKSUMS_NAME, self->checksums.data, self->checksums.bytes, err));
+    return write_file(self, "data.ini", settings, bytes, err);
 }
 
 static nm_status remove_file(const nm_prepare *self, const char *name, nm_error *err)

@@ -11,12 +11,11 @@
 void nm_prepare_side_words_init(nm_prepare_side_words *self, const char *raw, size_t bytes,
                                 const nm_buffer *line, size_t n, bool byte_level)
 {
-    nm_word_span *spans;
+    NM_AUTO_FREE nm_word_span *spans = NULL;
     size_t n_spans = nm_word_spans(raw, bytes, &spans);
     *self = (nm_prepare_side_words){.n = n, .owners = nm_allocate(n * sizeof *self->owners)};
     const nm_subword_line tokens = {line->data, line->bytes, (int32_t)n, byte_level};
     nm_word_spans_of_subwords(raw, spans, n_spans, &tokens, self->owners);
-    free(spans);
 }
 
 void nm_prepare_link_words(const nm_link_list *raw, const nm_prepare_side_words sides[NM_PREPARE_SIDES],
@@ -97,7 +96,7 @@ static nm_status write_lines(nm_prepare *self, FILE *links, const char *path,
                              side_reader sides[NM_PREPARE_SIDES], nm_error *err)
 {
     nm_link_list list = {0};
-    nm_ids numbers = {0};
+    NM_AUTO(nm_ids_release) nm_ids numbers = {0};
     nm_status status = NM_OK;
     for (bool more = true; status == NM_OK && more;) {
         for (int side = 0; status == NM_OK && side < NM_PREPARE_SIDES; side++)
@@ -115,7 +114,6 @@ static nm_status write_lines(nm_prepare *self, FILE *links, const char *path,
         self->report->links += (int64_t)list.n;
     }
     free(list.data);
-    nm_ids_release(&numbers);
     return status;
 }
 

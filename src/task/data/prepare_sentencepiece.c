@@ -54,7 +54,7 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
 {
     nm_prepare_reader reader;
     NM_AUTO_FREE nm_prepare_block *block = nm_allocate(sizeof *block);
-    nm_buffer lower = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer lower = {0};
     nm_cleaner cleaners[NM_PREPARE_SIDES];
     for (int side = 0; side < NM_PREPARE_SIDES; side++)
         nm_prepare_cleaner_init(&cleaners[side], self->config, side);
@@ -76,7 +76,6 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
     for (int side = 0; side < NM_PREPARE_SIDES; side++)
         nm_cleaner_release(&cleaners[side]);
     nm_prepare_block_release(block);
-    nm_buffer_release(&lower);
     return status;
 }
 

@@ -65,7 +65,7 @@ static void add_piece(nm_word_subwords *pieces, size_t subword)
 static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_counter *subwords,
                            nm_word_subwords *pieces)
 {
-    nm_buffer line = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer line = {0};
     for (size_t i = 0; i < words->n; i++) {
         const nm_count *word = &words->items[i];
         nm_buffer_clear(&line);
@@ -85,7 +85,6 @@ static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_
             NM_APPEND(pieces->ends, pieces->n_words, pieces->words_capacity, pieces->n);
         }
     }
-    nm_buffer_release(&line);
 }
 
 /* Adds a subword, with count 1 if it does not occur in the text. */
@@ -110,7 +109,7 @@ static void add_possible(nm_counter *subwords, const char *text, size_t bytes, b
  * those of their substrings that are symbols of the model. */
 static void add_possible_subwords(const nm_bpe *bpe, const nm_counter *words, nm_counter *subwords)
 {
-    nm_buffer key = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer key = {0};
     size_t longest = 0;
     for (size_t i = 0; i < bpe->symbols.n; i++)
         longest = bpe->symbols.items[i].bytes > longest ? bpe->symbols.items[i].bytes : longest;
@@ -126,7 +125,6 @@ static void add_possible_subwords(const nm_bpe *bpe, const nm_counter *words, nm
                     add_possible(subwords, word->text + start, end - start, last, &key);
             }
     }
-    nm_buffer_release(&key);
 }
 
 /* Adds the subwords of prepare.like, with their counts, to those that BPE may produce. */
@@ -216,23 +214,19 @@ static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, const
     options.multiple = (int32_t)config->dict_multiple;
     if (!spm && !(self->bpe && self->bpe->format == NM_BPE_BYTE_LEVEL))
         return nm_vocab_build(subwords, &options, vocab, err);
-    nm_counter all = {0};
+    NM_AUTO(nm_counter_release) nm_counter all = {0};
     add_all_subwords(self, spm, &all);
     nm_counter_merge(&all, subwords);
     options.threshold = config->min_count;
-    nm_status status = nm_vocab_build(&all, &options, vocab, err);
-    nm_counter_release(&all);
-    return status;
+    return nm_vocab_build(&all, &options, vocab, err);
 }
 
 /* Copies a joint dictionary, because each side owns its own. */
 static nm_status copy_vocab(const nm_vocab *from, nm_vocab **to, nm_error *err)
 {
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     nm_vocab_format(from, &text);
-    nm_status status = nm_vocab_parse(text.data, text.bytes, "joint dictionary", from->order, to, err);
-    nm_buffer_release(&text);
-    return status;
+    return nm_vocab_parse(text.data, text.bytes, "joint dictionary", from->order, to, err);
 }
 
 static bool same_vocab(const nm_vocab *a, const nm_vocab *b)

@@ -294,7 +294,7 @@ static nm_status flush(nm_file_writer *writer, nm_error *err)
 static nm_status fail_nothing_left(const nm_prepare *self, nm_error *err)
 {
     const nm_prepare_split_report *train = &self->report->splits[PREPARE_TRAIN];
-    char *reasons;
+    NM_AUTO_FREE char *reasons = NULL;
     size_t bytes;
     FILE *stream = nm_text_stream_open(&reasons, &bytes);
     const char *separator = ": ";
@@ -310,7 +310,6 @@ static nm_status fail_nothing_left(const nm_prepare *self, nm_error *err)
             : self->config->documents == NM_DOCUMENT_LINE ? "line"
                                                           : "document",
             (long long)train->pairs, reasons);
-    free(reasons);
     return NM_MISMATCH;
 }
 

@@ -103,7 +103,7 @@ void nm_classification_count(const nm_classification_parts *parts, nm_split spli
     const bool macro = parts->macro_f1;
     int32_t classes = nm_classification_classes(parts), labels = nm_classification_labels(parts);
     size_t columns = macro ? nm_macro_f1_counts(labels) : NM_ACCURACY_COUNTS;
-    nm_confusion confusion = nm_confusion_create(labels);
+    NM_AUTO(nm_confusion_release) nm_confusion confusion = nm_confusion_create(labels);
     int64_t *rows = nm_allocate((n + 1) * columns * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         int32_t gold = parts->sets[split].labels.data[i];
@@ -126,7 +126,6 @@ void nm_classification_count(const nm_classification_parts *parts, nm_split spli
     if (n > parts->n_known[split])
         snprintf(score->signature + used, sizeof score->signature - (size_t)used, "|unknown labels:%zu",
                  n - parts->n_known[split]);
-    nm_confusion_release(&confusion);
 }
 
 nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,

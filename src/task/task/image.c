@@ -449,7 +449,7 @@ nm_status nm_image_probabilities(const nm_task *task, nm_model *model, const nm_
 void nm_image_count(const nm_image_parts *parts, nm_split split, const int32_t *predicted, size_t n,
                     nm_task_score *score)
 {
-    nm_confusion confusion = nm_confusion_create((int32_t)parts->classes.n);
+    NM_AUTO(nm_confusion_release) nm_confusion confusion = nm_confusion_create((int32_t)parts->classes.n);
     int64_t *rows = nm_allocate((n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         const int32_t gold = parts->sets[split].labels[i];
@@ -465,7 +465,6 @@ void nm_image_count(const nm_image_parts *parts, nm_split split, const int32_t *
                              .of_counts = nm_accuracy_of_counts};
     snprintf(score->signature, sizeof score->signature, "accuracy|classes:%zu|examples:%zu", parts->classes.n,
              n);
-    nm_confusion_release(&confusion);
 }
 
 static nm_status image_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,

@@ -257,7 +257,7 @@ static void add_part(nm_lm_scored *out, block_part *block, const block_part *par
  * single process. */
 static nm_status add_blocks(scorer *self, nm_comm *comm, nm_error *err)
 {
-    char *all;
+    NM_AUTO_FREE char *all = NULL;
     NM_AUTO_FREE size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends),
                         *next = nm_allocate((size_t)comm->size * sizeof *next);
     nm_status status =
@@ -272,7 +272,6 @@ static nm_status add_blocks(scorer *self, nm_comm *comm, nm_error *err)
             add_part(self->out, &block, &parts[next[rank]]);
     }
     add_part(self->out, &block, &(block_part){.block = -1});
-    free(all);
     return status;
 }
 

@@ -67,10 +67,8 @@ static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *er
         free(path);
         NM_TRY(status);
     }
-    char *path = nm_path_join(folder, spm_name);
-    nm_status status = nm_model_spm_read_optional(&parts->spm, path, err);
-    free(path);
-    return status;
+    NM_AUTO_FREE char *path = nm_path_join(folder, spm_name);
+    return nm_model_spm_read_optional(&parts->spm, path, err);
 }
 
 static nm_status lm_open(nm_task *task, nm_error *err)

@@ -120,7 +120,7 @@ nm_status nm_model_text_keep(const char *path, const char *name, bool dictionary
 {
     nm_safetensors *file;
     nm_vocab *vocab = NULL;
-    nm_counter names = {0};
+    NM_AUTO(nm_counter_release) nm_counter names = {0};
     if (!path)
         return NM_OK;
     NM_TRY(nm_safetensors_open(&file, path, err));
@@ -130,7 +130,6 @@ nm_status nm_model_text_keep(const char *path, const char *name, bool dictionary
     if (status == NM_OK)
         add_missing(dictionary ? &vocab->symbols : &names, dictionary ? NM_VOCAB_N_SPECIAL : 0, kept);
     nm_vocab_free(vocab);
-    nm_counter_release(&names);
     nm_safetensors_close(file);
     return status;
 }

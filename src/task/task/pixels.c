@@ -127,9 +127,10 @@ static nm_status logistic_pixels_run(const nm_task *task, const nm_baseline_conf
     const nm_image_parts *parts = task->parts;
     const nm_image_set *train = &parts->sets[NM_SPLIT_TRAIN], *valid = &parts->sets[NM_SPLIT_VALID];
     const int threads = config->threads ? (int)config->threads : 1;
-    nm_sparse x = matrix_of(train), y = matrix_of(valid);
-    double c = config->regularization,
-           *weights = nm_allocate((FEATURES + 1) * parts->classes.n * sizeof *weights);
+    NM_AUTO(nm_sparse_release) nm_sparse x = matrix_of(train);
+    NM_AUTO(nm_sparse_release) nm_sparse y = matrix_of(valid);
+    NM_AUTO_FREE double *weights = nm_allocate((FEATURES + 1) * parts->classes.n * sizeof *weights);
+    double c = config->regularization;
     const int32_t classes = (int32_t)parts->classes.n;
     (void)err;
     if (c > 0) {
@@ -141,9 +142,6 @@ static nm_status logistic_pixels_run(const nm_task *task, const nm_baseline_conf
     const linear_scores scores = {parts->classes.n, weights};
     score_splits(parts, highest_score, &scores, result);
     result->settings = nm_format("C %g, %d x %d pixels", c, SIDE, SIDE);
-    nm_sparse_release(&x);
-    nm_sparse_release(&y);
-    free(weights);
     return NM_OK;
 }
 

@@ -8,7 +8,7 @@
 static int32_t *count_newlines(const nm_vocab *vocab, const nm_spm *spm)
 {
     int32_t *newlines = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *newlines);
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     for (int32_t id = 0; id < nm_vocab_size(vocab); id++) {
         const char *symbol = nm_vocab_symbol(vocab, id);
         nm_buffer_clear(&text);
@@ -19,7 +19,6 @@ static int32_t *count_newlines(const nm_vocab *vocab, const nm_spm *spm)
         for (size_t i = 0; i < text.bytes; i++)
             newlines[id] += text.data[i] == '\n';
     }
-    nm_buffer_release(&text);
     return newlines;
 }
 

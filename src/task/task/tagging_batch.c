@@ -78,7 +78,7 @@ static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *cor
 {
     const nm_tagging_parts *parts = task->parts;
     int32_t *bigrams = nm_arena_alloc(arena, (size_t)packing->n_tokens * sizeof *bigrams);
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     for (int32_t i = 0; i < packing->n_seqs; i++)
         for (int32_t t = 0; t < pieces[i].n; t++) {
             int32_t at = packing->offsets[i] + t;
@@ -87,7 +87,6 @@ static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *cor
             bool drop = dropped(dropout, dropout ? dropout->bigrams : 0, DROP_BIGRAMS, at);
             bigrams[at] = item == SIZE_MAX || drop ? NM_WORD_UNKNOWN : (int32_t)item + 1;
         }
-    nm_buffer_release(&text);
     return bigrams;
 }
 

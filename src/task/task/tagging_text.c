@@ -28,14 +28,13 @@ void nm_tag_corpus_release(nm_tag_corpus *corpus)
 static void add_gold(nm_tagging_parts *parts, nm_tag_corpus *corpus, uint64_t at, const char *const *gold,
                      int32_t n)
 {
-    char **names = nm_allocate((size_t)n * sizeof *names);
+    NM_AUTO_FREE char **names = nm_allocate((size_t)n * sizeof *names);
     nm_tags_convert(parts->scheme, gold, n, names);
     for (int32_t i = 0; i < n; i++) {
         corpus->gold[at + (uint64_t)i] =
             (int32_t)nm_counter_add(&parts->gold_names, names[i], strlen(names[i]), 1);
         free(names[i]);
     }
-    free(names);
 }
 
 void nm_tagging_add(nm_tagging_parts *parts, nm_tag_corpus *corpus, const char *const *tokens,
@@ -118,7 +117,7 @@ static void look_up_chars(nm_tagging_parts *parts, const nm_tagging_config *conf
 
 void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config)
 {
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     for (; parts->n_forms < parts->forms.n; parts->n_forms++) {
         size_t f = parts->n_forms;
         const char *form = parts->forms.items[f].text;
@@ -131,7 +130,6 @@ void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config
         spell(config, form, true, &text);
         parts->form_words[f] = entry_number(&parts->words, text.data, text.bytes, 1, NM_WORD_UNKNOWN);
     }
-    nm_buffer_release(&text);
 }
 
 void nm_tagging_clear_forms(nm_tagging_parts *parts)
@@ -339,7 +337,7 @@ static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *
                         nm_counter *words, nm_counter *chars, nm_counter *bigrams)
 {
     const nm_tag_corpus *corpus = &parts->splits[split];
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     for (int64_t s = 0; s < corpus->forms.n; s++)
         for (uint64_t at = corpus->offsets[s]; at < corpus->offsets[s + 1]; at++) {
             const char *form = parts->forms.items[corpus->ids[at]].text;
@@ -353,7 +351,6 @@ static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *
             nm_tagging_bigram(parts, config, corpus, s, (int64_t)(at - corpus->offsets[s]), &text);
             nm_counter_add(bigrams, text.data, text.bytes, 1);
         }
-    nm_buffer_release(&text);
 }
 
 /* A line about tags that were recognized as tags without marks or labels; heap. NULL: they have both. */
@@ -404,7 +401,9 @@ static nm_status make_vocabularies(nm_task *task, nm_error *err)
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
     const nm_tagger_model_config *model = nm_options_find(task->options, "model");
-    nm_counter words = {0}, chars = {0}, bigrams = {0};
+    NM_AUTO(nm_counter_release) nm_counter words = {0};
+    NM_AUTO(nm_counter_release) nm_counter chars = {0};
+    NM_AUTO(nm_counter_release) nm_counter bigrams = {0};
     nm_counter *with_bigrams = model->bigram_dim ? &bigrams : NULL;
     count_split(parts, config, NM_SPLIT_TRAIN, &words, model->char_dim ? &chars : NULL, with_bigrams);
     keep_frequent(&words, config->min_count, &parts->words);
@@ -427,9 +426,6 @@ static nm_status make_vocabularies(nm_task *task, nm_error *err)
     nm_counter *const kept[] = {&parts->words, &parts->chars, &parts->bigrams};
     for (int i = 0; i < 3 && status == NM_OK; i++)
         status = nm_model_text_keep(task->kept_entries_of, text_names[i], false, kept[i], err);
-    nm_counter_release(&words);
-    nm_counter_release(&chars);
-    nm_counter_release(&bigrams);
     return status;
 }
 
@@ -447,7 +443,7 @@ static int compare_texts(const void *a, const void *b)
 /* O if it occurs, then every label of the training text in byte order, with every mark of the scheme. */
 static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
 {
-    const char **labels = nm_allocate((names->n + 1) * sizeof *labels);
+    NM_AUTO_FREE const char **labels = nm_allocate((names->n + 1) * sizeof *labels);
     size_t n = 0;
     for (size_t i = 0; i < names->n; i++)
         if (!nm_tag_outside(names->items[i].text))
@@ -461,7 +457,6 @@ static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
             NM_AUTO_FREE char *tag = nm_format("%c%s%s", *mark, *labels[i] ? "-" : "", labels[i]);
             add_tag(parts, tag);
         }
-    free(labels);
 }
 
 static void set_sizes(nm_tagging_parts *parts)
@@ -569,14 +564,13 @@ void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer)
         nm_safetensors_add_metadata(writer, text_names[i], names);
     }
     nm_safetensors_add_metadata(writer, file_scheme_key, nm_tag_scheme_name(parts->file_scheme));
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     nm_buffer_clear(&text);
     for (int32_t t = 0; t < parts->n_tags; t++) {
         nm_buffer_append(&text, parts->tags[t], strlen(parts->tags[t]));
         nm_buffer_append_byte(&text, '\n');
     }
     nm_safetensors_add_metadata(writer, text_names[3], text.data);
-    nm_buffer_release(&text);
 }
 
 static nm_status parse_names(const nm_safetensors *file, const char *name, nm_counter *names, nm_error *err)

@@ -74,7 +74,8 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
         config.tokenizer = &parts->bleu_tokenizer;
     nm_bleu *bleu = nm_bleu_create(&config);
     nm_bleu_stats sum = {0}, *each = nm_allocate((n + 1) * sizeof *each);
-    nm_buffer units = {0}, words = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer units = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer words = {0};
     for (size_t i = 0; i < n; i++) {
         words_of(parts, found[i], &units, &words);
         size_t bytes;
@@ -94,8 +95,6 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
     NM_AUTO_FREE char *signature = nm_bleu_signature(&config, 1);
     snprintf(score->signature, sizeof score->signature, "%s", signature);
     nm_bleu_free(bleu);
-    nm_buffer_release(&units);
-    nm_buffer_release(&words);
 }
 
 nm_special_tokens nm_translation_special_tokens(const nm_vocab *vocab, bool **excluded)

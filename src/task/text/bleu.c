@@ -87,7 +87,7 @@ static void split_words(nm_bleu *bleu, const char *text, word_list *out)
     text = prepare_segment(bleu, text);
     out->count = 0;
     size_t (*space_length)(const char *) = nm_ascii_space_length;
-    nm_buffer tokens = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer tokens = {0};
     if (bleu->config.variant == NM_BLEU_SACRE_13A) {
         space_length = nm_space_length;
         if (bleu->config.tokenizer)
@@ -105,7 +105,6 @@ static void split_words(nm_bleu *bleu, const char *text, word_list *out)
             words_push(bleu, word, (size_t)(text - word), out);
         text += space;
     }
-    nm_buffer_release(&tokens);
 }
 
 static void count_hypothesis(nm_bleu *bleu, const int32_t *words, size_t n_words, nm_bleu_stats *out)

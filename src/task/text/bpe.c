@@ -268,11 +268,10 @@ void nm_bpe_format_text(const nm_bpe *bpe, nm_bpe_format format, nm_buffer *out)
 
 void nm_bpe_write(const nm_bpe *bpe, nm_bpe_format format, FILE *stream)
 {
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     nm_buffer_clear(&text);
     nm_bpe_format_text(bpe, format, &text);
     fwrite(text.data, 1, text.bytes, stream);
-    nm_buffer_release(&text);
 }
 
 bool nm_bpe_has_symbol(const nm_bpe *bpe, const char *text, size_t bytes, bool last)

@@ -300,12 +300,10 @@ static void add_new_pairs(learner *self, uint32_t in_word, uint32_t joined)
 
 static uint32_t join_symbols(learner *self, uint32_t left, uint32_t right)
 {
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     nm_buffer_append(&text, self->symbols.items[left].text, self->symbols.items[left].bytes);
     nm_buffer_append(&text, self->symbols.items[right].text, self->symbols.items[right].bytes);
-    uint32_t joined = (uint32_t)nm_counter_add(&self->symbols, text.data, text.bytes, 0);
-    nm_buffer_release(&text);
-    return joined;
+    return (uint32_t)nm_counter_add(&self->symbols, text.data, text.bytes, 0);
 }
 
 static void merge_pair(learner *self, uint32_t number)

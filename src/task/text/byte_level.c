@@ -38,14 +38,13 @@ int nm_byte_level_byte(uint32_t point)
 
 void nm_byte_level_add_symbols(nm_counter *symbols)
 {
-    nm_buffer symbol = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer symbol = {0};
     for (uint32_t point = 0; point < END_MOVED; point++)
         if (nm_byte_level_byte(point) >= 0) {
             nm_buffer_clear(&symbol);
             nm_utf8_append(&symbol, point);
             nm_counter_add(symbols, symbol.data, symbol.bytes, 0);
         }
-    nm_buffer_release(&symbol);
 }
 
 size_t nm_byte_level_find_other(const char *symbol, size_t bytes)
@@ -66,7 +65,7 @@ static void append_word(const char *word, size_t bytes, nm_buffer *out)
 
 void nm_byte_level_decode(const char *subwords, size_t bytes, nm_buffer *out)
 {
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     nm_buffer_clear(&text);
     for (size_t at = 0; at < bytes;) {
         size_t first = at;
@@ -78,7 +77,6 @@ void nm_byte_level_decode(const char *subwords, size_t bytes, nm_buffer *out)
     }
     /* a generation can end within a character */
     nm_utf8_append_replaced(out, text.data, text.bytes - nm_utf8_incomplete_end(text.data, text.bytes));
-    nm_buffer_release(&text);
 }
 
 /* The published regular expressions are alternatives, of which the first that matches is taken: an English

@@ -50,7 +50,7 @@ static bool is_chinese(int32_t code)
 static void run_zh(void *state, const char *text, nm_buffer *scratch, nm_buffer *out)
 {
     (void)state;
-    nm_buffer separated = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer separated = {0};
     nm_buffer_clear(&separated);
     while (nm_space_length(text))
         text += nm_space_length(text);
@@ -63,7 +63,6 @@ static void run_zh(void *state, const char *text, nm_buffer *scratch, nm_buffer 
             nm_buffer_append_byte(&separated, ' ');
     }
     nm_split_punctuation(separated.data, scratch, out);
-    nm_buffer_release(&separated);
 }
 
 typedef enum kind { OTHER, NUMBER, PUNCTUATION, SYMBOL } kind;
@@ -118,7 +117,7 @@ static void split_pairs(const char *text, bool after, nm_buffer *out)
 static void run_intl(void *state, const char *text, nm_buffer *scratch, nm_buffer *out)
 {
     (void)state;
-    nm_buffer once = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer once = {0};
     nm_buffer_clear(&once);
     nm_buffer_clear(scratch);
     split_pairs(text, true, &once);
@@ -133,7 +132,6 @@ static void run_intl(void *state, const char *text, nm_buffer *scratch, nm_buffe
             nm_buffer_append_byte(out, ' ');
         at += bytes;
     }
-    nm_buffer_release(&once);
 }
 
 typedef struct spm_state {
@@ -212,7 +210,7 @@ void nm_metric_tokenizer_close(nm_metric_tokenizer *tokenizer)
 void nm_metric_tokenize(const nm_metric_tokenizer *tokenizer, const char *text, nm_buffer *scratch,
                         nm_buffer *out)
 {
-    nm_buffer line = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer line = {0};
     nm_buffer_clear(&line);
     size_t end = 0, space;
     for (size_t at = 0, bytes; text[at]; at += bytes) {
@@ -223,7 +221,6 @@ void nm_metric_tokenize(const nm_metric_tokenizer *tokenizer, const char *text, 
     nm_buffer_append(&line, text, end);
     nm_buffer_append(out, "", 0);
     tokenizer->type->tokenize(tokenizer->state, line.data, scratch, out);
-    nm_buffer_release(&line);
 }
 
 const char *nm_metric_tokenizer_of_language(const char *language)

@@ -185,14 +185,13 @@ nm_status nm_score_count_texts(const nm_score_config *config, const char *const 
     count_rows rows = rows_create(config);
     size_t n_texts = (size_t)n_references + 1;
     NM_AUTO_FREE nm_buffer *copies = nm_allocate(n_texts * sizeof *copies);
-    const char **texts = nm_allocate(n_texts * sizeof *texts);
+    NM_AUTO_FREE const char **texts = nm_allocate(n_texts * sizeof *texts);
     nm_status status = NM_OK;
     while (status == NM_OK && rows.n < n && (status = nm_check_stop(config->stop, err)) == NM_OK)
         status = count_text(&rows, hypotheses, n, references, n_references, copies, texts, err);
     NM_THEN(status, rows_check(&rows, err));
     for (size_t r = 0; r < n_texts; r++)
         nm_buffer_release(&copies[r]);
-    free(texts);
     return rows_finish(&rows, status, out, references_hash);
 }
 

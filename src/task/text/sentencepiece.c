@@ -33,7 +33,7 @@ void nm_spm_append_name(const nm_spm *spm, size_t id, nm_buffer *out)
 
 void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter)
 {
-    nm_buffer name = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer name = {0};
     for (size_t i = 0; i < spm->texts.n; i++) {
         nm_spm_piece_type type = spm->pieces[i].type;
         if (type != NM_SPM_NORMAL && type != NM_SPM_USER_DEFINED && type != NM_SPM_BYTE)
@@ -42,7 +42,6 @@ void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter)
         nm_spm_append_name(spm, i, &name);
         nm_counter_add(counter, name.data, name.bytes, 0);
     }
-    nm_buffer_release(&name);
 }
 
 #ifndef NORMA_PROTOBUF
@@ -130,7 +129,7 @@ static nm_status add_piece(nm_spm *spm, const NormaSpm__Piece *from, size_t i, c
  * used. */
 static void build_trie(nm_spm *spm)
 {
-    nm_buffer name = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer name = {0};
     for (size_t i = 0; i < spm->texts.n; i++) {
         const nm_count *text = &spm->texts.items[i];
         nm_spm_piece *piece = &spm->pieces[i];
@@ -145,7 +144,6 @@ static void build_trie(nm_spm *spm)
         else
             add_to_trie(spm, text->text, text->bytes, (int32_t)i);
     }
-    nm_buffer_release(&name);
 }
 
 static nm_status add_pieces(nm_spm *spm, const NormaSpm__Model *model, const char *name, nm_error *err)

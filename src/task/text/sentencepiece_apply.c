@@ -484,7 +484,8 @@ void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffe
 {
     bool strips = spm->add_dummy_prefix || spm->remove_extra_spaces, at_start = true, stripped = false;
     size_t start = out->bytes;
-    nm_buffer run = {0}, text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer run = {0};
     nm_buffer_append(out, "", 0);
     for (size_t at = 0; at < bytes;) {
         const char *piece = pieces + at, *end = memchr(piece, ' ', bytes - at);
@@ -523,20 +524,17 @@ void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffe
     if (run.bytes) /* a generation can end within a character */
         run.bytes -= nm_utf8_incomplete_end(run.data, run.bytes);
     flush_bytes(&run, out);
-    nm_buffer_release(&text);
-    nm_buffer_release(&run);
 }
 
 bool nm_spm_keeps_newlines(const nm_spm *spm)
 {
     static const char text[] = "\n\n\n";
     nm_spm_coder *coder = nm_spm_coder_create(spm);
-    nm_buffer pieces = {0}, back = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer back = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer pieces = {0};
     nm_spm_encode(coder, text, sizeof text - 1, false, &pieces);
     nm_spm_decode(spm, pieces.data, pieces.bytes, &back);
     bool equal = !strcmp(back.data, text);
-    nm_buffer_release(&back);
-    nm_buffer_release(&pieces);
     nm_spm_coder_free(coder);
     return equal;
 }

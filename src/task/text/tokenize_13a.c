@@ -133,7 +133,7 @@ static void split_possessives(const nm_buffer *in, nm_buffer *out)
 /* Appends the tokens of scratch, which is overwritten. */
 static void split(nm_buffer *scratch, bool possessives, nm_buffer *out)
 {
-    nm_buffer other = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer other = {0};
     nm_buffer_clear(&other);
     split_marks(scratch, &other);
     nm_buffer_clear(scratch);
@@ -149,7 +149,6 @@ static void split(nm_buffer *scratch, bool possessives, nm_buffer *out)
     nm_buffer_clear(scratch);
     split_hyphens(&other, scratch);
     append_words(scratch, out);
-    nm_buffer_release(&other);
 }
 
 static void pad_and_split(const char *text, bool tercom, nm_buffer *scratch, nm_buffer *out)

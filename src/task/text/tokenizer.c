@@ -33,7 +33,7 @@ static nm_status set_user_symbols(nm_tokenizer *tokenizer, const char *list, nm_
 {
     nm_counter *symbols = &tokenizer->user_symbols;
     NM_TRY(nm_user_symbols_parse(symbols, list, err));
-    nm_buffer text = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
     nm_status status = NM_OK;
     for (size_t i = 0; i < symbols->n && status == NM_OK; i++) {
         const nm_count *symbol = &symbols->items[i];
@@ -43,7 +43,6 @@ static nm_status set_user_symbols(nm_tokenizer *tokenizer, const char *list, nm_
             status = nm_fail(err, NM_USAGE, "user_symbols: \"%.100s\" would become \"%.100s\" in the output",
                              symbol->text, text.data);
     }
-    nm_buffer_release(&text);
     return status;
 }
 

@@ -74,8 +74,9 @@ static characters characters_of_words(const char *text, const nm_word_span *span
 static characters characters_of_bytes(const nm_subword_line *line, nm_buffer *lower)
 {
     characters list = {0};
-    nm_buffer text = {0};
-    int32_t *owners = nm_allocate(line->bytes * sizeof *owners), owner = 0; /* of the bytes */
+    NM_AUTO(nm_buffer_release) nm_buffer text = {0};
+    NM_AUTO_FREE int32_t *owners = nm_allocate(line->bytes * sizeof *owners);
+    int32_t owner = 0; /* of the bytes */
     for (size_t at = 0; at < line->bytes;) {
         int byte = nm_byte_level_byte(nm_utf8_next(line->text, &at));
         owner += line->text[at - 1] == ' ';
@@ -93,8 +94,6 @@ static characters characters_of_bytes(const nm_subword_line *line, nm_buffer *lo
         if (!nm_unicode_is_space(nm_utf8_next(text.data, &at)))
             add_character(&list, text.data + begin, length, owners[begin], lower);
     }
-    free(owners);
-    nm_buffer_release(&text);
     return list;
 }
 
@@ -152,10 +151,10 @@ static void align_characters(const characters *text, const characters *subwords,
 void nm_word_spans_of_subwords(const char *text, const nm_word_span *spans, size_t n_spans,
                                const nm_subword_line *subwords, int32_t *words)
 {
-    nm_buffer lower = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer lower = {0};
     int32_t n = subwords->n;
-    characters of_text = characters_of_words(text, spans, n_spans, &lower),
-               of_subwords = characters_of_subwords(subwords, &lower);
+    NM_AUTO(characters_release) characters of_text = characters_of_words(text, spans, n_spans, &lower);
+    NM_AUTO(characters_release) characters of_subwords = characters_of_subwords(subwords, &lower);
     bool large = of_text.n > MOST_CHARACTERS || of_subwords.n > MOST_CHARACTERS;
     for (int32_t i = 0; i < n; i++)
         words[i] = large ? (int32_t)((size_t)i * n_spans / (size_t)n) : -1;
@@ -164,7 +163,4 @@ void nm_word_spans_of_subwords(const char *text, const nm_word_span *spans, size
     for (int32_t i = 0; i < n; i++)
         if (words[i] < 0 && n_spans)
             words[i] = i ? words[i - 1] : 0;
-    characters_release(&of_text);
-    characters_release(&of_subwords);
-    nm_buffer_release(&lower);
 }
