@@ -1,7 +1,6 @@
 #include "norma/classifier.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/classifications.h"
 #include "api/inference.h"
@@ -65,8 +64,7 @@ static nm_status workspace_create(const nm_classifier *self, workspace **out, nm
 nm_status nm_classifier_open(nm_classifier **classifier, const char *path, const char *const *options,
                              nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!classifier)
         return nm_fail(err, NM_USAGE, "nm_classifier_open: classifier is NULL");
     nm_classifier *self = nm_allocate(sizeof *self);
@@ -130,8 +128,7 @@ static nm_status classify(const nm_classifier *self, workspace *w, const char *c
 nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_t n,
                             nm_classifications **results, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !results)
         return nm_fail(err, NM_USAGE, "nm_classifier_run: %s is NULL", self ? "results" : "classifier");
     NM_TRY(nm_texts_check(texts, n, "text", err));

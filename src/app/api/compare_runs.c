@@ -320,8 +320,7 @@ static nm_status open_comparison(nm_comparison *self, const char *program, const
 nm_status nm_comparison_open(nm_comparison **comparison, const char *program, const char *recipe,
                              const char *const *options, const nm_comparison_events *events, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!comparison)
         return nm_fail(err, NM_USAGE, "nm_comparison_open: comparison is NULL");
     nm_comparison *self = create(events);
@@ -354,8 +353,7 @@ nm_status nm_comparison_open_results(nm_comparison **comparison, const char *fol
                                      const char *const *options, const nm_comparison_events *events,
                                      nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!comparison || !folder)
         return nm_fail(err, NM_USAGE, "nm_comparison_open_results: comparison or folder is NULL");
     if (!*folder) /* "" would be the root folder */
@@ -376,8 +374,7 @@ nm_status nm_comparison_open_results(nm_comparison **comparison, const char *fol
 
 nm_status nm_comparison_plan(nm_comparison *self, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || self->results_only || self->experiment.plan.seconds)
         return nm_fail(err, NM_USAGE, "nm_comparison_plan: comparison is NULL, has no recipe, or is planned");
     return nm_comparison_plan_make(&self->experiment, &self->stop, true, err);
@@ -432,8 +429,7 @@ static nm_status train_and_score(nm_comparison *self, nm_error *err)
 
 nm_status nm_comparison_run(nm_comparison *self, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self)
         return nm_fail(err, NM_USAGE, "nm_comparison_run: comparison is NULL");
     if (self->selected)

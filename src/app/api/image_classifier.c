@@ -24,8 +24,7 @@ static const nm_inference_type inference_type = {
 nm_status nm_image_classifier_open(nm_image_classifier **classifier, const char *path,
                                    const char *const *options, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!classifier || !path)
         return nm_fail(err, NM_USAGE, "nm_image_classifier_open: %s is NULL",
                        classifier ? "path" : "classifier");
@@ -84,8 +83,7 @@ static nm_status classify(nm_image_classifier *self, const char *const *paths, n
 nm_status nm_image_classifier_run(nm_image_classifier *self, const char *const *paths, size_t n,
                                   nm_classifications **results, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !results || (n && !paths))
         return nm_fail(err, NM_USAGE, "nm_image_classifier_run: an argument is NULL");
     const char **names = nm_allocate((self->parts->classes.n + 1) * sizeof *names);

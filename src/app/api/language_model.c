@@ -140,8 +140,7 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
 nm_status nm_language_model_open(nm_language_model **model, const char *path, const char *const *options,
                                  nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!model)
         return nm_fail(err, NM_USAGE, "nm_language_model_open: model is NULL");
     nm_language_model *self = nm_allocate(sizeof *self);
@@ -218,8 +217,7 @@ static nm_lm_scores *scores_of(const nm_language_model *self, const nm_ids *ids,
 nm_status nm_language_model_score(nm_language_model *self, const char *const *lines, size_t n,
                                   nm_lm_context context, nm_lm_scores **scores, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !scores)
         return nm_fail(err, NM_USAGE, "nm_language_model_score: %s is NULL", self ? "scores" : "model");
     if (context != NM_LM_LINES && context != NM_LM_TEXT)
@@ -333,8 +331,7 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
 nm_status nm_language_model_perplexity(nm_language_model *self, const char *path, nm_perplexity **perplexity,
                                        nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !path || !perplexity)
         return nm_fail(err, NM_USAGE, "nm_language_model_perplexity: %s is NULL",
                        !self   ? "model"
@@ -605,8 +602,7 @@ static nm_lm_texts *texts_of(const generation *g, const nm_id_list *prompts, con
 nm_status nm_language_model_generate(nm_language_model *self, const char *const *prompts, size_t n,
                                      uint64_t number, nm_lm_texts **texts, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !texts)
         return nm_fail(err, NM_USAGE, "nm_language_model_generate: %s is NULL", self ? "texts" : "model");
     workspace *w;

@@ -1,6 +1,5 @@
 #include "api/option_values.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

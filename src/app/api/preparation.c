@@ -329,8 +329,7 @@ nm_status nm_prepare_folder(nm_prepared **prepared, const char *settings, const 
                             const nm_prepare_events *events, nm_error *err)
 {
     static const nm_prepare_events none;
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     nm_prepared *self = nm_allocate(sizeof *self);
     self->options = nm_options_create();
     self->config =

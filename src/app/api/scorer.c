@@ -147,8 +147,7 @@ static nm_status open_scorer(nm_scorer *self, const char *metric, const char *co
 
 nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const char *const *options, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!scorer)
         return nm_fail(err, NM_USAGE, "nm_scorer_open: scorer is NULL");
     nm_scorer *self = nm_allocate(sizeof *self);
@@ -252,8 +251,7 @@ static nm_status run(nm_scorer *self, const test_set *set, nm_scores **scores, n
 nm_status nm_scorer_run(nm_scorer *self, const char *const *hypotheses, size_t n,
                         const char *const *references, size_t n_references, nm_scores **scores, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !scores)
         return nm_fail(err, NM_USAGE, "nm_scorer_run: %s is NULL", self ? "scores" : "scorer");
     if (!n)
@@ -271,8 +269,7 @@ nm_status nm_scorer_run(nm_scorer *self, const char *const *hypotheses, size_t n
 nm_status nm_scorer_run_files(nm_scorer *self, const char *hypothesis, const char *const *references,
                               size_t n_references, nm_scores **scores, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !scores)
         return nm_fail(err, NM_USAGE, "nm_scorer_run_files: %s is NULL", self ? "scores" : "scorer");
     bool missing = !hypothesis || (n_references && !references);
@@ -347,8 +344,7 @@ bool nm_scores_interval(const nm_scores *self, nm_interval *interval)
 
 nm_status nm_scores_compare(const nm_scores *a, const nm_scores *b, nm_paired *paired, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!a || !b || !paired)
         return nm_fail(err, NM_USAGE, "nm_scores_compare: %s is NULL", a && b ? "paired" : "a system");
     if (strcmp(a->metric_signature, b->metric_signature))

@@ -103,8 +103,7 @@ static void job_release(job *self)
 nm_status nm_shortlist_learn(const char *folder, const char *output, const char *const *settings,
                              nm_shortlist_summary *summary, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!folder || !output)
         return nm_fail(err, NM_USAGE, "nm_shortlist_learn: %s is NULL", folder ? "output" : "folder");
     NM_AUTO(nm_options_release) nm_options *options = nm_options_create();

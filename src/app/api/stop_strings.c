@@ -1,6 +1,5 @@
 #include "api/stop_strings.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

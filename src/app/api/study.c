@@ -158,8 +158,7 @@ static nm_status open_study(nm_study *self, const char *program, const char *rec
 nm_status nm_study_open(nm_study **study, const char *program, const char *recipe, const char *const *options,
                         const nm_study_events *events, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!study || !recipe || nm_recipe_is_text(recipe))
         return nm_fail(err, NM_USAGE,
                        "nm_study_open: study or recipe is NULL, or recipe is not the path of a file");
@@ -195,8 +194,7 @@ static void set_score(nm_study *self)
 
 nm_status nm_study_plan(nm_study *self, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || self->planned)
         return nm_fail(err, NM_USAGE, "nm_study_plan: study is NULL or has been planned");
     NM_TRY(nm_study_procedure_plan(&self->procedure, err));
@@ -223,8 +221,7 @@ bool nm_study_get_run(const nm_study *self, size_t index, nm_planned_run *out)
 
 nm_status nm_study_run(nm_study *self, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !self->planned || self->complete)
         return nm_fail(err, NM_USAGE, "nm_study_run: the study is not planned, or has been run");
     NM_TRY(nm_study_procedure_run(&self->procedure, err));

@@ -88,8 +88,7 @@ static nm_status workspace_create(const nm_tagger *self, workspace **out, nm_err
 
 nm_status nm_tagger_open(nm_tagger **tagger, const char *path, const char *const *options, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!tagger)
         return nm_fail(err, NM_USAGE, "nm_tagger_open: tagger is NULL");
     nm_tagger *self = nm_allocate(sizeof *self);
@@ -211,8 +210,7 @@ static nm_status tag(const nm_tagger *self, workspace *w, const char *const *tok
 nm_status nm_tagger_run(nm_tagger *self, const char *const *tokens, const size_t *lengths, size_t n,
                         nm_tagged **tagged, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !tagged)
         return nm_fail(err, NM_USAGE, "nm_tagger_run: %s is NULL", self ? "tagged" : "tagger");
     NM_TRY(check_tokens(tokens, lengths, n, err));

@@ -291,8 +291,7 @@ static nm_status open_filter(nm_text_filter *self, const char *const *options, n
 nm_status nm_text_filter_open(nm_text_filter **filter, nm_text_step step, const char *const *options,
                               nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!filter)
         return nm_fail(err, NM_USAGE, "nm_text_filter_open: filter is NULL");
     nm_text_filter *self = nm_allocate(sizeof *self);
@@ -330,8 +329,7 @@ const char *nm_text_filter_warning(const nm_text_filter *self)
 
 nm_status nm_text_filter_run(nm_text_filter *self, const char *line, const char **result, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !result)
         return nm_fail(err, NM_USAGE, "nm_text_filter_run: %s is NULL", self ? "result" : "filter");
     NM_TRY(nm_lines_check(&line, 1, "line", err));

@@ -374,8 +374,7 @@ nm_status nm_training_open(nm_training **training, const char *recipe, const cha
                            const char *const *options, nm_training_resume resume,
                            const nm_training_events *events, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!training)
         return nm_fail(err, NM_USAGE, "nm_training_open: training is NULL");
     return nm_training_open_ranks(training, recipe, folder, options, resume, events, NULL, err);
@@ -383,8 +382,7 @@ nm_status nm_training_open(nm_training **training, const char *recipe, const cha
 
 nm_status nm_training_run(nm_training *self, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self)
         return nm_fail(err, NM_USAGE, "nm_training_run: training is NULL");
     if (is_dry_run(self))

@@ -225,8 +225,7 @@ static nm_status open_translator(nm_translator *self, const char *path, const ch
 nm_status nm_translator_open(nm_translator **translator, const char *path, const char *const *options,
                              nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!translator)
         return nm_fail(err, NM_USAGE, "nm_translator_open: translator is NULL");
     nm_translator *self = nm_allocate(sizeof *self);
@@ -511,8 +510,7 @@ static nm_status run(nm_translator *self, const char *const *texts, const call_o
 nm_status nm_translator_run(nm_translator *self, const char *const *texts, size_t n,
                             nm_translations **translations, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_run: %s is NULL", self ? "translations" : "translator");
     NM_TRY(nm_lines_check(texts, n, "text", err));
@@ -523,8 +521,7 @@ nm_status nm_translator_run_prefixes(nm_translator *self, const char *const *tex
                                      const char *const *prefixes, size_t n, nm_translations **translations,
                                      nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_run_prefixes: %s is NULL",
                        self ? "translations" : "translator");
@@ -537,8 +534,7 @@ nm_status nm_translator_run_constraints(nm_translator *self, const char *const *
                                         const char *const *prefixes, const char *const *constraints, size_t n,
                                         nm_translations **translations, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_run_constraints: %s is NULL",
                        self ? "translations" : "translator");
@@ -554,8 +550,7 @@ nm_status nm_translator_run_constraints(nm_translator *self, const char *const *
 nm_status nm_translator_score(nm_translator *self, const char *const *sources, const char *const *targets,
                               size_t n, nm_translations **translations, nm_error *err)
 {
-    nm_error ignored;
-    err = err ? err : &ignored;
+    err = err ? err : NM_IGNORED;
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_score: %s is NULL",
                        self ? "translations" : "translator");

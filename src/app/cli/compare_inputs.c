@@ -1,7 +1,6 @@
 #include "cli/compare_inputs.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
@@ -14,9 +13,8 @@ static uint64_t hash_file(const char *path)
 {
     struct stat info;
     nm_file_map map;
-    nm_error ignored;
     if (!path || stat(path, &info) || !S_ISREG(info.st_mode) ||
-        nm_file_map_open(&map, path, &ignored) != NM_OK)
+        nm_file_map_open(&map, path, NM_IGNORED) != NM_OK)
         return 0;
     uint64_t hash = XXH3_64bits(map.data ? map.data : "", map.bytes);
     nm_file_unmap(&map);

@@ -1,7 +1,6 @@
 /* norma completion: scripts that complete commands, options and values in bash and zsh, generated from the
  * option tables. The scripts run norma recipes --names to complete names of recipes. */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"

@@ -247,11 +247,10 @@ static nm_status unknown_section(const nm_command *command, const nm_options *op
 /* Whether the word after --help is a section, or else not a topic: another option, or the recipe. */
 static bool is_topic(const nm_command *command, const nm_options *options, const char *topic)
 {
-    nm_error ignored;
     NM_AUTO_FREE char *recipe = NULL;
     if (!topic || *topic == '-' || !strcmp(topic, "all") || has_section(options, topic))
         return true;
-    return command->trains && nm_cli_look_up_recipe(topic, &recipe, &ignored) == NM_OK && recipe;
+    return command->trains && nm_cli_look_up_recipe(topic, &recipe, NM_IGNORED) == NM_OK && recipe;
 }
 
 nm_status nm_cli_help(const nm_command *command, const char *topic, int argc, char **argv, FILE *out,

@@ -1,6 +1,5 @@
 /* norma report: converts run folders to one HTML page with all figures, PNG images, and event files for
  * TensorBoard. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"

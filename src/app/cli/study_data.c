@@ -303,8 +303,7 @@ static void say(study_data *data, text_kind kind, int n_sides, bool given)
 
 static nm_status open_prepared(study_data *data, const char *folder, nm_error *err)
 {
-    nm_error ignored;
-    bool text = nm_prepare_check_folder(folder, 1, &ignored) == NM_OK;
+    bool text = nm_prepare_check_folder(folder, 1, NM_IGNORED) == NM_OK;
     if (!text)
         NM_TRY(nm_prepare_check_folder(folder, 2, err));
     data->recipe = text ? "lm" : "translate";

@@ -112,12 +112,12 @@ nm_status nm_cli_default_recipe(const nm_options *options, char **recipe, nm_err
 static void find_default_task(int argc, char **argv, char **task)
 {
     char *recipe, *path;
-    nm_error ignored;
-    if (default_recipe(named("folder", argc, argv), named("tune", argc, argv), &recipe, &ignored) != NM_OK ||
+    if (default_recipe(named("folder", argc, argv), named("tune", argc, argv), &recipe, NM_IGNORED) !=
+            NM_OK ||
         !recipe)
         return;
-    if (nm_cli_look_up_recipe(recipe, &path, &ignored) == NM_OK && path)
-        (void)nm_options_peek(path, "run.task", task, &ignored);
+    if (nm_cli_look_up_recipe(recipe, &path, NM_IGNORED) == NM_OK && path)
+        (void)nm_options_peek(path, "run.task", task, NM_IGNORED);
     free(path);
     free(recipe);
 }

@@ -256,8 +256,7 @@ static void remove_folder(const job *self)
     static const char *const suffixes[] = {"state.safetensors", "intoto.json", "safetensors"};
     size_t n;
     char **paths;
-    nm_error ignored;
-    if (nm_checkpoint_list(self->folder, &paths, &n, &ignored) == NM_OK) {
+    if (nm_checkpoint_list(self->folder, &paths, &n, NM_IGNORED) == NM_OK) {
         for (size_t i = 0; i < n; i++)
             for (size_t k = 0; k < sizeof suffixes / sizeof *suffixes; k++) {
                 char *file =

@@ -164,11 +164,10 @@ static void add_line(nm_watch_queue *queue, json_t *object)
 nm_watch_queue nm_watch_queue_read(const char *folder)
 {
     NM_AUTO_FREE char *path = nm_path_join(folder, "queue.jsonl"), *text = NULL;
-    nm_error ignored;
     nm_watch_queue queue = {.runs = json_object(), .parts = json_array(), .decisions = json_array()};
     json_t *run;
     const char *key;
-    if (nm_file_read_optional(path, &text, &ignored) != NM_OK)
+    if (nm_file_read_optional(path, &text, NM_IGNORED) != NM_OK)
         text = NULL;
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {

@@ -1,5 +1,4 @@
 /* The packed weights that are registered with a backend. */
-#include <stdlib.h>
 
 #include "backend/backend_private.h"
 #include "base/memory.h"

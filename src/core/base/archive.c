@@ -328,9 +328,8 @@ bool nm_archive_contains(const char *path)
 {
     NM_AUTO_FREE char *file = nm_format("%.*s", (int)nm_archive_prefix(path), path);
     nm_archive *archive;
-    nm_error ignored;
-    nm_status status = create_archive(&archive, file, false, &ignored);
-    NM_THEN(status, find_member(archive, path + strlen(file) + 1, &ignored));
+    nm_status status = create_archive(&archive, file, false, NM_IGNORED);
+    NM_THEN(status, find_member(archive, path + strlen(file) + 1, NM_IGNORED));
     if (archive)
         nm_archive_close(archive);
     return status == NM_OK;

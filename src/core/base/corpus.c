@@ -1,6 +1,5 @@
 #include "base/corpus.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 

@@ -603,8 +603,7 @@ bool nm_file_is_same(const char *a, const char *b)
 bool nm_file_may_exist(const char *path)
 {
     bool found;
-    nm_error ignored;
-    return nm_file_find(path, &found, &ignored) != NM_OK || found;
+    return nm_file_find(path, &found, NM_IGNORED) != NM_OK || found;
 }
 
 char *nm_path_list_next(const char **list, bool (*exists)(const void *context, const char *name),

@@ -52,6 +52,9 @@ static inline void nm_free_variable(void *variable)
 struct nm_options;
 void nm_options_release(struct nm_options **options); /* nm_options_free */
 
+/* An error that nobody reads, until the end of the block. */
+#define NM_IGNORED (&(nm_error){NM_OK, ""})
+
 /* Growable array: a pointer variable `items`, its count and its capacity (size_t or int lvalues). NM_RESERVE
  * makes the capacity at least `needed`, NM_GROW at least count + 1; when it changes, it at least doubles. New
  * items are not initialized. */

@@ -1,7 +1,6 @@
 #include "base/seed_test.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/summary.h"

@@ -15,7 +15,6 @@
  *     end             relu(N(x)) */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/image_model.h"
 

@@ -1,7 +1,6 @@
 #include "nn/positions.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
 

@@ -16,8 +16,7 @@ nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, 
 static void *alloc_region(void *backend, size_t bytes)
 {
     void *memory;
-    nm_error ignored;
-    return nm_backend_alloc(backend, bytes, &memory, &ignored) == NM_OK ? memory : NULL;
+    return nm_backend_alloc(backend, bytes, &memory, NM_IGNORED) == NM_OK ? memory : NULL;
 }
 
 static void dealloc_region(void *backend, void *region, size_t bytes)

@@ -40,7 +40,6 @@
  * so the rows of y are centered instead. In the backward pass, dy is replaced by dy - mean(dy), the mean over
  * the features. In post-norm this also centers the residual stream. */
 #include <math.h>
-#include <stdio.h>
 
 #include "norm/types.h"
 

@@ -50,7 +50,6 @@
  *   - The code divides by p in the backward pass, the paper by the value that the forward pass used.
  *   - The code stores e, the paper nu, which is the same algorithm. */
 #include <math.h>
-#include <stdio.h>
 
 #include "norm/types.h"
 

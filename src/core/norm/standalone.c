@@ -3,7 +3,6 @@
  * The layer and its callers use host memory, so the kernels of the backend must be able to access host memory
  * (those of ref and cpu can). The vectors of a call are blocks that the next call reuses: after the largest
  * batch, training allocates no memory. */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* The registered normalization types; options, initialization and running state of all of them. */
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/edit_distance.h"

@@ -48,7 +48,6 @@
  *
  * Memory traffic in passes over [rows, width]: training 3, backward 5, inference 2, as BatchNorm. */
 #include <math.h>
-#include <stdio.h>
 
 #include "norm/types.h"
 

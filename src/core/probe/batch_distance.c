@@ -4,7 +4,6 @@
  *     variance       = |sigma_B^2 - sigma^2|_2 / d
  *     quadratic_mean = |psi_B^2 - psi^2|_2 / d
  * d: width. mu, sigma^2 and psi^2 are the running statistics before this batch updates them. */
-#include <stdlib.h>
 
 #include "probe/instrument.h"
 

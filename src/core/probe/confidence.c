@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "probe/numbers.h"
 #include "probe/eval_pass.h"

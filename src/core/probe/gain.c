@@ -1,7 +1,6 @@
 /* Distribution over the features of |gamma| / psi_B, or |gamma| / sigma_B (Shen et al. 2020, figure 7). By
  * lemma 2, where it is at most 1 the normalization does not increase the L2 norm of the gradient. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/sort.h"
 #include "base/json.h"

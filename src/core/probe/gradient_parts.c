@@ -5,7 +5,6 @@
  *     g_psi^2   = gamma / (psi_B B) sum_j dL/dy_j z_j           z = x / psi_B
  * L is the mean loss over the batch's targets, B the number of its rows. The divisor is that of the forward
  * pass: for PowerNorm after its warm-up, the running psi. */
-#include <stdlib.h>
 
 #include "probe/instrument.h"
 

@@ -81,8 +81,7 @@ static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
 static bool has_split(nm_task *task, nm_split split)
 {
     NM_AUTO(nm_batches_release) nm_batches batches = {0};
-    nm_error ignored;
-    return task->type->epoch(task, split, 0, false, &batches, &ignored) == NM_OK;
+    return task->type->epoch(task, split, 0, false, &batches, NM_IGNORED) == NM_OK;
 }
 
 /* NM_UNSUPPORTED if one of the measurements has no result. */

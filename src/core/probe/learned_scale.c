@@ -2,7 +2,6 @@
  * ScaleNorm has a single g. Of a weight with one element per feature the L2 norm is logged, which is
  * comparable: RMSNorm with all weights g / sqrt(d) is ScaleNorm with g. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "probe/instrument.h"
 

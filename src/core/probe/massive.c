@@ -3,7 +3,6 @@
  * the median magnitude of the hidden state. */
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 
 #include "probe/instrument.h"
 

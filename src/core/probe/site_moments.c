@@ -1,7 +1,6 @@
 /* Mean and standard deviation over all elements of a norm's input and output, and the largest standard
  * deviation of a feature, which shows features with outlier activations. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/json.h"
 #include "probe/instrument.h"

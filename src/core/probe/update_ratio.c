@@ -10,8 +10,7 @@ static void copy_params(nm_probe_record *record, const nm_model *model)
 {
     nm_backend *b = model->backend;
     size_t bytes = nm_params_bytes(&model->params);
-    nm_error ignored;
-    if (!record->state && nm_backend_alloc(b, bytes, &record->state, &ignored) != NM_OK)
+    if (!record->state && nm_backend_alloc(b, bytes, &record->state, NM_IGNORED) != NM_OK)
         nm_out_of_memory(bytes); /* as for the memory of other instruments: no measurement is left out */
     nm_backend_copy(b, record->state, model->params.values, bytes);
 }

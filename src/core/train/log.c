@@ -2,7 +2,6 @@
  * length at the checkpoint, so that it is the log of an uninterrupted run except for records of changes to
  * the configuration, which the next checkpoint makes permanent together with them. */
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

@@ -181,8 +181,7 @@ static char *read_config(const char *run, const nm_manifest *m)
     char *path = nm_format("%s/checkpoints/%08" PRId64 ".state.safetensors", run, m->update), *text = NULL;
     char digest[NM_DIGEST_TEXT];
     nm_safetensors *file;
-    nm_error ignored;
-    if (nm_safetensors_open_metadata(&file, path, &ignored) == NM_OK) {
+    if (nm_safetensors_open_metadata(&file, path, NM_IGNORED) == NM_OK) {
         const char *stored = nm_safetensors_metadata(file, "configuration");
         if (stored)
             nm_digest_of_text(stored, digest);
@@ -199,17 +198,16 @@ static char *read_config(const char *run, const nm_manifest *m)
 static char *find_config(const char *run, int64_t update, char before[NM_DIGEST_TEXT])
 {
     nm_manifest m, previous;
-    nm_error ignored;
     bool found;
     *before = 0;
     char *path = nm_manifest_path(run, update);
-    bool valid = nm_manifest_read(&m, path, &found, &ignored) == NM_OK && found && m.update == update &&
-                 check_previous(&m, run, &ignored) == NM_OK;
+    bool valid = nm_manifest_read(&m, path, &found, NM_IGNORED) == NM_OK && found && m.update == update &&
+                 check_previous(&m, run, NM_IGNORED) == NM_OK;
     free(path);
     if (!valid)
         return NULL;
     path = nm_manifest_path(run, m.previous.update);
-    if (*m.previous.digest && nm_manifest_read(&previous, path, &found, &ignored) == NM_OK && found)
+    if (*m.previous.digest && nm_manifest_read(&previous, path, &found, NM_IGNORED) == NM_OK && found)
         memcpy(before, previous.config, sizeof previous.config);
     free(path);
     return read_config(run, &m);

@@ -107,8 +107,7 @@ static void remove_old(const nm_trainer *trainer)
 {
     size_t n;
     NM_AUTO_FREE int64_t *updates = NULL;
-    nm_error ignored;
-    nm_status status = list_checkpoints(trainer, &updates, &n, &ignored);
+    nm_status status = list_checkpoints(trainer, &updates, &n, NM_IGNORED);
     for (size_t i = (size_t)trainer->config->keep_last; status == NM_OK && i < n; i++)
         if (updates[i] || !trainer->config->save_initial)
             remove_checkpoint(trainer, updates[i]);
@@ -324,8 +323,7 @@ static nm_status check_manifest(nm_trainer *trainer, int64_t update, nm_manifest
 static void check_log(nm_trainer *trainer, const nm_manifest *manifest)
 {
     char actual[NM_DIGEST_TEXT];
-    nm_error ignored;
-    if (nm_log_digest(trainer, manifest->log_bytes, actual, &ignored) != NM_OK ||
+    if (nm_log_digest(trainer, manifest->log_bytes, actual, NM_IGNORED) != NM_OK ||
         strcmp(actual, manifest->log))
         nm_trainer_message(trainer,
                            "warning: %s/log.jsonl: its first %" PRId64 " bytes are not the log of checkpoint "

@@ -329,10 +329,9 @@ static nm_status compare_with_model(const nm_options *like, const char *folder, 
     NM_AUTO_FREE char *difference = NULL;
     char **paths;
     nm_safetensors *file;
-    nm_error ignored;
     NM_TRY(nm_checkpoint_list(folder, &paths, &n, err));
     int64_t update = n ? strtoll(strrchr(paths[n - 1], '/') + 1, NULL, 10) : 0;
-    if (n && nm_safetensors_open_metadata(&file, paths[n - 1], &ignored) == NM_OK) {
+    if (n && nm_safetensors_open_metadata(&file, paths[n - 1], NM_IGNORED) == NM_OK) {
         const char *config = nm_safetensors_metadata(file, "config");
         difference = config ? find_difference(like, text, config, true) : NULL;
         nm_safetensors_close(file);

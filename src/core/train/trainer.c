@@ -28,8 +28,7 @@ static char *find_tuned_model(const nm_trainer *trainer, const char *folder, boo
         return NULL;
     char *last = resume && folder ? nm_path_join(folder, "last.safetensors") : NULL;
     nm_safetensors *file;
-    nm_error ignored;
-    if (last && nm_safetensors_open(&file, last, &ignored) == NM_OK) {
+    if (last && nm_safetensors_open(&file, last, NM_IGNORED) == NM_OK) {
         nm_safetensors_close(file);
         return last;
     }

@@ -1,6 +1,5 @@
 /* Messages of a trainer, and what others read from it. */
 #include <stdarg.h>
-#include <stdlib.h>
 #include <xxhash.h>
 
 #include "base/c_locale.h"

@@ -1,7 +1,6 @@
 /* The parameters of CTranslate2 models. A tensor is a parameter times a power of two: the linear layers that
  * write to the residual stream are multiplied by its scale, and in post-norm the linear layers that read it
  * are divided by it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "convert/ctranslate2.h"

@@ -4,7 +4,6 @@
  *     dict.source.txt, dict.target.txt     the dictionaries, which fairseq names dict.de.txt and so on
  *     codes.bpe                            the BPE codes, optional
  * The tensors do not determine the number of heads, which the user must specify. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"

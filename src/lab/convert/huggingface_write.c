@@ -115,8 +115,7 @@ static nm_status choose_seq2seq(const nm_loaded_model *loaded, const nm_huggingf
     bool pre_norm = nm_seq2seq_config_of(model)->norm_position == NM_PRE_NORM;
     NM_TRY(nm_stack_require_plain(model->config, "the class for this model in transformers", err));
     NM_TRY(check_vocabularies(loaded, err));
-    nm_error ignored = {0};
-    bool fits = check_seq2seq(model, pre_norm, trains, pre_norm ? &ignored : err) == NM_OK &&
+    bool fits = check_seq2seq(model, pre_norm, trains, pre_norm ? NM_IGNORED : err) == NM_OK &&
                 (!pre_norm || parts->target_vocab->order == NM_VOCAB_FAIRSEQ);
     if (!fits && !pre_norm)
         return NM_UNSUPPORTED;
@@ -223,7 +222,6 @@ static nm_status check_lm(const nm_model *model, nm_error *err)
  * of the class computes the same function. */
 static nm_status choose_gpt2(const nm_model *model, bool trains, double *eps, bool *fits, nm_error *err)
 {
-    nm_error ignored = {0};
     const nm_lm_config *c = nm_lm_config_of(model);
     const char *activation;
     NM_TRY(nm_stack_require_plain(&c->stack, "the class GPT-2", err));
@@ -234,7 +232,7 @@ static nm_status choose_gpt2(const nm_model *model, bool trains, double *eps, bo
     NM_TRY(nm_huggingface_activation(c->activation, &activation, err));
     *eps = 0;
     *fits = nm_huggingface_is_zero(model, nm_lm_of(model)->output_bias, trains) &&
-            check_norms(model, eps, &ignored) == NM_OK;
+            check_norms(model, eps, NM_IGNORED) == NM_OK;
     return *fits ? NM_OK : nm_huggingface_wide_check(model, err);
 }
 

@@ -1,5 +1,4 @@
 /* Writing of Hugging Face folders: files that several classes have. */
-#include <stdlib.h>
 
 #include "base/file.h"
 #include "base/json.h"

@@ -1,7 +1,6 @@
 #include "convert/json_file.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"

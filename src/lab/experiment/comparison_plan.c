@@ -100,9 +100,8 @@ static nm_status find_lengths(const nm_experiment *c, measured *points, nm_error
 static void on_started(void *user, nm_trial *trial)
 {
     nm_experiment *c = user;
-    nm_error ignored;
     trial->row.state = "running";
-    nm_run_journal_add_run(&c->journal, &trial->row, &ignored);
+    nm_run_journal_add_run(&c->journal, &trial->row, NM_IGNORED);
 }
 
 static nm_status on_finished(void *user, nm_trial *trial, nm_error *err)

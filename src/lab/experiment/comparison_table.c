@@ -1,6 +1,5 @@
 #include "experiment/comparison_table.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -94,8 +94,7 @@ static bool read_comparison(nm_experiment *c, const json_t *o)
     c->table.perplexity = json_is_true(json_object_get(o, "perplexity"));
     c->config.tuning_seeds = json_integer_value(json_object_get(o, "tuning_seeds"));
     const char *factorial = json_string_value(json_object_get(o, "factorial"));
-    nm_error ignored;
-    if (factorial && nm_factorial_parse(&c->factorial, factorial, &ignored) != NM_OK)
+    if (factorial && nm_factorial_parse(&c->factorial, factorial, NM_IGNORED) != NM_OK)
         return false;
     size_t n = json_array_size(list);
     bool valid = n && n <= 10000 && c->config.seeds > 0 && c->config.seeds <= 10000;

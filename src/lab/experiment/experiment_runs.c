@@ -1,6 +1,5 @@
 /* The runs of a comparison, and the summaries of their results. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/file.h"
 #include "base/memory.h"

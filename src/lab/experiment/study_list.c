@@ -1,7 +1,6 @@
 /* The runs and the decisions of a study. */
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -84,10 +84,9 @@ static nm_trial *add_run(nm_study_procedure *s, const char *phase, size_t v, dou
 static void on_started(void *study, nm_trial *run)
 {
     nm_study_procedure *s = study;
-    nm_error ignored;
     run->row.state = "running";
     run->row.at = s->now;
-    nm_run_journal_add_run(&s->journal, &run->row, &ignored);
+    nm_run_journal_add_run(&s->journal, &run->row, NM_IGNORED);
     if (s->events.run)
         s->events.run(s->events.user, &run->row);
 }

@@ -312,11 +312,10 @@ static void describe(void *user, const nm_trial *const *trials, size_t n, nm_stu
     double sums[FIELDS] = {0};
     for (size_t i = 0; i < n; i++) {
         nm_run_result result = {.tid_mean = NAN, .tid_variance = NAN};
-        nm_error ignored;
         NM_AUTO_FREE char *folder = nm_path_join(t->experiment->folder, trials[i]->row.folder);
-        if (*trials[i]->row.phase != 'c' || nm_run_result_read(&result, folder, &ignored) != NM_OK)
+        if (*trials[i]->row.phase != 'c' || nm_run_result_read(&result, folder, NM_IGNORED) != NM_OK)
             result.tid_mean = result.tid_variance = NAN;
-        if (nm_run_result_read_log(&result, folder, &ignored) != NM_OK)
+        if (nm_run_result_read_log(&result, folder, NM_IGNORED) != NM_OK)
             result.gap = result.grad_norm = result.tokens_per_second = result.step_mib = NAN;
         const double values[FIELDS] = {result.tid_mean,  result.tid_variance,      result.gap,
                                        result.grad_norm, result.tokens_per_second, result.step_mib};

@@ -1,6 +1,5 @@
 #include "experiment/text_table.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

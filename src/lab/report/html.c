@@ -1,7 +1,5 @@
 #include "report/html.h"
 
-#include <stdlib.h>
-
 #include "base/buffer.h"
 #include "base/utf8_check.h"
 

@@ -1,5 +1,4 @@
 /* Data folders that were prepared before. */
-#include <stdlib.h>
 
 #include "base/file.h"
 #include "base/subprocess.h"

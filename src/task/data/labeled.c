@@ -248,12 +248,11 @@ static nm_status try_separator(const char *path, const nm_labeled_config *config
     FILE *stream;
     bool more;
     nm_delimited table;
-    nm_error ignored;
     *n = 0;
     *named = false;
     NM_TRY(nm_text_open(&stream, path, config->encoding, err));
     nm_delimited_init(&table, stream, path, separator, config->quotes != NM_CHOICE_NO);
-    if (nm_delimited_next(&table, &more, &ignored) == NM_OK && more)
+    if (nm_delimited_next(&table, &more, NM_IGNORED) == NM_OK && more)
         *n = table.n_fields;
     for (size_t i = 0, bytes; i < *n; i++)
         *named |= names_column(config, nm_delimited_field(&table, i, &bytes));
@@ -268,11 +267,10 @@ static nm_status try_separator(const char *path, const nm_labeled_config *config
 static nm_status find_separator(const char *path, const nm_labeled_config *config, char *separator,
                                 nm_error *err)
 {
-    nm_error ignored;
     size_t with_commas, with_semicolons;
     bool named;
     *separator = ',';
-    if (!strcmp(path, "-") || nm_file_check_rereadable(path, &ignored) != NM_OK)
+    if (!strcmp(path, "-") || nm_file_check_rereadable(path, NM_IGNORED) != NM_OK)
         return NM_OK;
     NM_TRY(try_separator(path, config, ',', &with_commas, &named, err));
     if (with_commas > 1)

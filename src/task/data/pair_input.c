@@ -51,8 +51,7 @@ static bool is_there(const nm_pair_config *config, const char *name)
 {
     NM_AUTO_FREE char *path = NULL;
     bool found;
-    nm_error ignored;
-    return find_file(config, name, &path, &found, &ignored) != NM_OK || found;
+    return find_file(config, name, &path, &found, NM_IGNORED) != NM_OK || found;
 }
 
 static char *replace_language(const char *name, const char *language)
@@ -128,8 +127,7 @@ bool nm_pair_source_has_markup(const nm_pair_config *config, const char *source)
     for (int side = 0; side < config->sides; side++) {
         char *name = side_name(config, source, side), *path;
         bool found;
-        nm_error ignored;
-        find_file(config, name, &path, &found, &ignored);
+        find_file(config, name, &path, &found, NM_IGNORED);
         markup |= nm_markup_kind_of(path) != NM_MARKUP_NONE;
         free(path);
         free(name);

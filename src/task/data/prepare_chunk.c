@@ -260,8 +260,7 @@ static void link_raw_words(const nm_prepare_worker *worker, const nm_prepare_blo
 static bool keep_links(const nm_prepare_chunk_rules *self, nm_prepare_worker *worker,
                        const nm_prepare_block *from, size_t i, nm_prepare_chunk *out)
 {
-    nm_error ignored;
-    if (parse_links(self, from, i, worker->n_words, &worker->links, &ignored) != NM_OK)
+    if (parse_links(self, from, i, worker->n_words, &worker->links, NM_IGNORED) != NM_OK)
         return false;
     if (self->prepare->config->alignment_words == NM_ALIGNMENT_TOKENS) {
         for (size_t k = 0; k < worker->links.n; k++) {

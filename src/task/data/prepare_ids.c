@@ -2,7 +2,6 @@
 #include "data/prepare_private.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/file.h"
 

@@ -2,7 +2,6 @@
  * a word does not depend on its context, so the text is not read again. */
 #include "data/prepare_private.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "text/byte_level.h"

@@ -8,7 +8,6 @@
  * grid with the best accuracy on the validation texts. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/hash_map.h"
 #include "base/machine.h"

@@ -1,6 +1,5 @@
 /* Inverse document frequencies of the n-grams of the training texts, which are parameters of a classifier. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "model/classifier_model.h"
 #include "task/classification.h"

@@ -1,8 +1,6 @@
 /* Class probabilities of texts at inference, independent of the other texts of a batch; accuracy of a
  * split. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "task/classification.h"
 #include "nn/tape.h"

@@ -3,7 +3,6 @@
  * batches. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "task/lm_task.h"
 

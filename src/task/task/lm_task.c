@@ -246,8 +246,7 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
                          bool training, nm_arena *arena)
 {
     nm_lm_segments segments = {0};
-    nm_error ignored;
-    nm_status status = segments_of(task, split, &segments, &ignored);
+    nm_status status = segments_of(task, split, &segments, NM_IGNORED);
     NM_ASSERT(status == NM_OK); /* lm_epoch has called it with the same arguments */
     nm_arena_reset(arena);
     int64_t first = batches->starts[i];

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/words.h"
 #include "data/prepare.h"
 #include "text/bpe.h"
-#include "base/words.h"
 
 nm_status nm_model_text_read(const char *path, char **text, nm_error *err)
 {

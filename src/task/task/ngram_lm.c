@@ -1,7 +1,6 @@
 /* N-gram language models: unigrams, and the order with the lowest perplexity on the validation text. The same
  * tokens are scored as with a Transformer (data.eval_streams, data.incomplete), so that perplexities are
  * comparable. */
-#include <stdlib.h>
 
 #include "task/baseline.h"
 #include "task/kneser_ney.h"

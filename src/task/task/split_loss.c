@@ -1,7 +1,5 @@
 #include "task/split_loss.h"
 
-#include <stdlib.h>
-
 #include "base/memory.h"
 
 typedef struct evaluation {

@@ -1,7 +1,6 @@
 /* Inference and score of tagging: emissions of the model, the best legal path (Viterbi), F1 of spans. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/c_locale.h"
 #include "task/tag_chain.h"

@@ -1,5 +1,4 @@
 /* The table of tasks. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

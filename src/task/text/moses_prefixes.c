@@ -4,7 +4,6 @@
  * with the lists of Moses, the others mostly do; nm_moses_prefixes_read reads Moses' own files. */
 #include "text/moses_rules.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/file.h"

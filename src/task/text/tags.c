@@ -1,6 +1,5 @@
 #include "text/tags.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -59,11 +59,10 @@ static uint64_t hash_of_sources(const char *source, const char *const *options, 
 /* The code of a complete file, heap, or NULL */
 static char *read_cached(const char *path)
 {
-    nm_error ignored;
     char *text = NULL, *code = NULL;
     size_t bytes = 0;
     cache_header header;
-    if (nm_file_read(path, &text, &bytes, &ignored) != NM_OK)
+    if (nm_file_read(path, &text, &bytes, NM_IGNORED) != NM_OK)
         return NULL;
     if (bytes > sizeof header) {
         memcpy(&header, text, sizeof header);
@@ -81,15 +80,15 @@ static char *read_cached(const char *path)
 /* Several processes may write the same file at the same time: each renames its own file. */
 static void write_cached(const char *folder, const char *path, const char *code, size_t bytes)
 {
-    nm_error ignored;
     nm_file_writer writer = {0};
     cache_header header = {.bytes = bytes, .hash = XXH3_64bits(code, bytes)};
     memcpy(header.magic, cache_magic, sizeof header.magic);
-    if (nm_folder_create(folder, &ignored) != NM_OK || nm_file_writer_open(&writer, path, &ignored) != NM_OK)
+    if (nm_folder_create(folder, NM_IGNORED) != NM_OK ||
+        nm_file_writer_open(&writer, path, NM_IGNORED) != NM_OK)
         return;
-    if (nm_file_append(&writer, &header, sizeof header, &ignored) == NM_OK &&
-        nm_file_append(&writer, code, bytes, &ignored) == NM_OK)
-        nm_file_writer_commit(&writer, &ignored);
+    if (nm_file_append(&writer, &header, sizeof header, NM_IGNORED) == NM_OK &&
+        nm_file_append(&writer, code, bytes, NM_IGNORED) == NM_OK)
+        nm_file_writer_commit(&writer, NM_IGNORED);
     else
         nm_file_writer_abort(&writer);
 }
