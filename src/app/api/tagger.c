@@ -188,7 +188,7 @@ static void name_tags(const nm_tagger *self, const int32_t *tags, struct tagged_
 static nm_status tag(const nm_tagger *self, workspace *w, const char *const *tokens, const size_t *lengths,
                      nm_tagged *out, nm_error *err)
 {
-    int32_t *tags;
+    NM_AUTO_FREE int32_t *tags = NULL;
     size_t longest = (size_t)nm_tagger_model_config_of(w->model)->max_positions;
     nm_tag_corpus_clear(&w->corpus);
     nm_tagging_clear_forms(&w->parts);
@@ -203,7 +203,6 @@ static nm_status tag(const nm_tagger *self, workspace *w, const char *const *tok
         out->sentences[s].in_pieces = lengths[s] > longest;
         name_tags(self, tags + w->corpus.offsets[s], &out->sentences[s]);
     }
-    free(tags);
     return NM_OK;
 }
 

@@ -154,11 +154,10 @@ static nm_recipe_source source_of(const char *recipe)
 /* Compares config.ini of a run that is resumed with its newest checkpoint. */
 static nm_status prove_config(nm_training *self, nm_error *err)
 {
-    char *message;
+    NM_AUTO_FREE char *message = NULL;
     NM_TRY(nm_run_config_prove(self->options, self->folder, &message, err));
     if (message)
         warn(self, message);
-    free(message);
     return NM_OK;
 }
 
@@ -187,7 +186,7 @@ static void report_sizes(const nm_training *self, int64_t size)
 static nm_status tune(nm_training *self, const char *recipe, nm_resume resume, nm_error *err)
 {
     const nm_recipe_source source = source_of(recipe);
-    char *message;
+    NM_AUTO_FREE char *message = NULL;
     bool exists = false;
     if (resume != NM_RESUME_NO)
         NM_TRY(nm_file_find_in(self->folder, "config.ini", &exists, err));
@@ -196,7 +195,6 @@ static nm_status tune(nm_training *self, const char *recipe, nm_resume resume, n
     nm_status status = nm_tune_apply(self->options, self->task, &source, &message, err);
     if (status == NM_OK && message)
         on_message(self, message);
-    free(message);
     return status;
 }
 

@@ -224,7 +224,7 @@ static void print_evaluation(const job *self, nm_image_parts *parts, const int32
 {
     const nm_image_set *set = &parts->sets[NM_SPLIT_VALID];
     NM_AUTO_FREE const char **names = nm_allocate(self->n_classes * sizeof *names);
-    nm_task_score score;
+    NM_AUTO(nm_task_score_release) nm_task_score score = {0};
     NM_AUTO(nm_confusion_release) nm_confusion confusion = nm_confusion_create((int32_t)self->n_classes);
     for (size_t k = 0; k < self->n_classes; k++)
         names[k] = parts->classes.items[k].text;
@@ -238,7 +238,6 @@ static void print_evaluation(const job *self, nm_image_parts *parts, const int32
     if (set->n_broken)
         fprintf(stderr, "norma: %zu files are not readable and left out; the first: %s\n", set->n_broken,
                 set->broken);
-    nm_task_score_release(&score);
 }
 
 /* The classes of all n images; each process computes those of a part of the images. */

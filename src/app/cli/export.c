@@ -26,15 +26,12 @@ static const nm_option export_rows[] = {
 static nm_status write_model(const nm_loaded_model *loaded, const char *from, const export_config *config,
                              nm_error *err)
 {
-    nm_safetensors *file;
+    NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;
     NM_TRY(nm_safetensors_open_metadata(&file, from, err));
     nm_weight_format format = config->int8   ? NM_WEIGHTS_INT8
                               : config->bf16 ? NM_WEIGHTS_BF16
                                              : NM_WEIGHTS_FLOAT;
-    nm_status status =
-        nm_checkpoint_rewrite(config->output, loaded->model, loaded->task.type, format, file, err);
-    nm_safetensors_close(file);
-    return status;
+    return nm_checkpoint_rewrite(config->output, loaded->model, loaded->task.type, format, file, err);
 }
 
 /* Number of norms that normalize. */
@@ -56,7 +53,7 @@ static void print_folded(const char *output, size_t folded, size_t norms)
 
 static nm_status export_model(const export_config *config, const char *path, nm_error *err)
 {
-    char *file;
+    NM_AUTO_FREE char *file = NULL;
     nm_loaded_model loaded;
     NM_TRY(nm_loaded_model_open_plain(&loaded, path, &file, err));
     size_t folded = config->fold ? nm_model_fold(loaded.model, loaded.options) : 0;
@@ -64,7 +61,6 @@ static nm_status export_model(const export_config *config, const char *path, nm_
     if (status == NM_OK && config->fold)
         print_folded(config->output, folded, count_norms(&loaded.model->params));
     nm_loaded_model_close(&loaded);
-    free(file);
     return status;
 }
 

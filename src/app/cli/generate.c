@@ -149,7 +149,7 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
 {
     const nm_document_rule rule = {self->config->documents, self->config->document_separator};
     size_t buffer = isatty(fileno(stream)) ? 1 : (size_t)self->config->buffer;
-    nm_documents reader;
+    NM_AUTO(nm_documents_release) nm_documents reader = {0};
     NM_AUTO(nm_line_list_release) nm_line_list lines = {0};
     nm_documents_init(&reader, stream, name, rule);
     reader.prompts = true;
@@ -182,7 +182,6 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
             *err = unread;
         }
     }
-    nm_documents_release(&reader);
     return status;
 }
 

@@ -73,11 +73,10 @@ typedef struct job {
 /* *update: number of updates of the model; -1 if the file does not contain it. */
 static nm_status read_update(const char *path, int64_t *update, nm_error *err)
 {
-    nm_safetensors *file;
+    NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;
     NM_TRY(nm_safetensors_open_metadata(&file, path, err));
     const char *text = nm_safetensors_metadata(file, "update");
     *update = text ? strtoll(text, NULL, 10) : -1;
-    nm_safetensors_close(file);
     return NM_OK;
 }
 
@@ -113,7 +112,7 @@ static nm_status keep_result(job *self, const char *run, const char *path, const
                              const nm_advice *advice, nm_error *err)
 {
     int64_t update;
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes;
     NM_TRY(read_update(path, &update, err));
     FILE *out = nm_text_stream_open(&text, &bytes);
@@ -126,7 +125,6 @@ static nm_status keep_result(job *self, const char *run, const char *path, const
     json_auto_t *all = nm_record_json(reported_fields(), &record);
     NM_AUTO_FREE char *line = json_dumps(all, JSON_COMPACT);
     self->own = nm_format("%s\n", line);
-    free(text);
     return NM_OK;
 }
 

@@ -390,13 +390,11 @@ static nm_status score_splits(job *self, const char *path, nm_error *err)
 
 static nm_status is_translation_model(const char *path, bool *is_translation, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     const nm_task_type *type;
-    char *file;
+    NM_AUTO_FREE char *file = NULL;
     NM_TRY(nm_loaded_model_options(path, &options, &type, &file, err));
     *is_translation = type == &nm_task_translation;
-    nm_options_free(options);
-    free(file);
     return NM_OK;
 }
 

@@ -198,7 +198,7 @@ nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
 /* *description: the first sentence of the comment at the top of the file; heap. */
 static nm_status describe(const char *path, char **description, nm_error *err)
 {
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     NM_TRY(nm_file_read(path, &text, NULL, err));
     const char *start = text;
     while (*start == '#' || *start == ' ')
@@ -210,7 +210,6 @@ static nm_status describe(const char *path, char **description, nm_error *err)
     while (length && start[length - 1] == '.')
         length--;
     *description = nm_format("%.*s", (int)length, start);
-    free(text);
     return NM_OK;
 }
 

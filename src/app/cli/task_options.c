@@ -59,13 +59,11 @@ static nm_status find_recipe_task(int argc, char **argv, char **task, nm_error *
 /* *recipe: the recipe for the task of the model, heap. */
 static nm_status recipe_of_model(const char *model, char **recipe, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     const nm_task_type *type;
-    char *file;
+    NM_AUTO_FREE char *file = NULL;
     NM_TRY(nm_loaded_model_options(model, &options, &type, &file, err));
     *recipe = nm_duplicate(type->recipe);
-    nm_options_free(options);
-    free(file);
     return NM_OK;
 }
 
@@ -74,11 +72,10 @@ static nm_status recipe_of_model(const char *model, char **recipe, nm_error *err
 /* Restores config.ini of a run if it is missing. */
 static nm_status restore_config(const char *folder, nm_error *err)
 {
-    char *message;
+    NM_AUTO_FREE char *message = NULL;
     NM_TRY(nm_run_config_restore(folder, &message, err));
     if (message && nm_cli_launched_rank() == 0)
         fprintf(stderr, "norma: warning: %s\n", message);
-    free(message);
     return NM_OK;
 }
 

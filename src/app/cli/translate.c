@@ -261,7 +261,7 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     NM_TRY(nm_text_open_checked(&self->input, session->inputs[0], encoding, err));
     NM_TRY(companion_open(&self->prefixes, self->config->prefix, encoding, err));
     NM_TRY(companion_open(&self->constraints, self->config->constraints, encoding, err));
-    nm_lines reader;
+    NM_AUTO(nm_lines_release) nm_lines reader = {0};
     NM_AUTO(nm_line_list_release) nm_line_list lines = {0};
     nm_lines_init(&reader, self->input, nm_input_name(session->inputs[0]));
     nm_status status;
@@ -274,7 +274,6 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
             *err = unread;
         }
     } while (status == NM_OK && lines.n);
-    nm_lines_release(&reader);
     return status == NM_OK ? report_empty(self, err) : status;
 }
 

@@ -197,11 +197,10 @@ static char *checkpoint_file(const char *run, int64_t update, const char *suffix
 static nm_status read_config(const job *self, int64_t update, char **text, nm_error *err)
 {
     NM_AUTO_FREE char *path = checkpoint_file(self->run, update, "state.safetensors");
-    nm_safetensors *file;
+    NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;
     NM_TRY(nm_safetensors_open_metadata(&file, path, err));
     const char *stored = nm_safetensors_metadata(file, "configuration");
     *text = nm_duplicate(stored ? stored : "");
-    nm_safetensors_close(file);
     return NM_OK;
 }
 

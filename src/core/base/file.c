@@ -425,11 +425,9 @@ nm_status nm_file_write(const char *path, const void *data, size_t bytes, nm_err
 
 static nm_status copy_file(const char *path, const char *name, nm_error *err)
 {
-    nm_file_map map;
+    NM_AUTO(nm_file_unmap) nm_file_map map = {0};
     NM_TRY(nm_file_map_open(&map, path, err));
-    nm_status status = nm_file_write(name, map.data, map.bytes, err);
-    nm_file_unmap(&map);
-    return status;
+    return nm_file_write(name, map.data, map.bytes, err);
 }
 
 nm_status nm_file_rename(const char *path, const char *name, nm_error *err)

@@ -101,7 +101,7 @@ static nm_status read_file(const reader *of, const char *path, int depth, nm_err
     if (depth > MAX_INCLUDE_DEPTH)
         return nm_fail(err, NM_USAGE, "%s: included files are nested more than %d levels deep", path,
                        MAX_INCLUDE_DEPTH);
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes;
     NM_TRY(nm_file_read(path, &text, &bytes, err));
     /* byte order mark of Windows editors */
@@ -110,11 +110,8 @@ static nm_status read_file(const reader *of, const char *path, int depth, nm_err
     size_t first_zero = strlen(text), line = 1;
     for (size_t i = 0; i < first_zero; i++)
         line += text[i] == '\n';
-    nm_status status = first_zero == bytes
-                           ? read_text(&self, start, err)
-                           : nm_fail(err, NM_FORMAT, "%s:%zu: contains a zero byte", path, line);
-    free(text);
-    return status;
+    return first_zero == bytes ? read_text(&self, start, err)
+                               : nm_fail(err, NM_FORMAT, "%s:%zu: contains a zero byte", path, line);
 }
 
 nm_status nm_ini_read_file(const char *path, nm_ini_visit *visit, void *user, nm_error *err)

@@ -210,8 +210,8 @@ static nm_status damaged(const nm_safetensors *file, const char *part, const cha
  * this file only. */
 static nm_status verify_checksums(nm_safetensors *file, bool of_data, nm_error *err)
 {
-    json_t *metadata = json_object_get(file->header, "__metadata__"),
-           *list = json_incref(json_object_get(metadata, checksum_key));
+    json_t *metadata = json_object_get(file->header, "__metadata__");
+    json_auto_t *list = json_incref(json_object_get(metadata, checksum_key));
     if (!list)
         return NM_OK;
     json_object_del(metadata, checksum_key);
@@ -229,7 +229,6 @@ static nm_status verify_checksums(nm_safetensors *file, bool of_data, nm_error *
         if (strtoull(expected, NULL, 16) != data_checksum(&file->tensors[i]))
             status = damaged(file, "tensor '", file->tensors[i].name, err);
     }
-    json_decref(list);
     return status;
 }
 

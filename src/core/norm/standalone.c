@@ -509,7 +509,7 @@ static nm_status find_tensors(nm_norm *norm, const nm_safetensors *file, tensor_
 
 nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err)
 {
-    nm_safetensors *file;
+    NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;
     tensor_copy copies[MAX_TENSORS];
     int count = 0;
     NM_TRY(check_host_memory(norm, err));
@@ -518,6 +518,5 @@ nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err)
     NM_THEN(status, find_tensors(norm, file, copies, &count, err));
     for (int i = 0; i < count && status == NM_OK; i++)
         memcpy(copies[i].to, copies[i].from->data, copies[i].from->bytes);
-    nm_safetensors_close(file);
     return status;
 }

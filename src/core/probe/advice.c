@@ -50,7 +50,7 @@ static nm_status read_log(nm_advice_inputs *f, const char *path, nm_error *err)
     if (!nm_file_may_exist(path))
         return NM_OK;
     NM_TRY(nm_file_open(&stream, path, "rb", err));
-    nm_lines lines;
+    NM_AUTO(nm_lines_release) nm_lines lines = {0};
     nm_lines_init(&lines, stream, path);
     NM_AUTO_FREE double *norms = NULL, *updates = NULL;
     size_t n = 0, capacity = 0, update_capacity = 0;
@@ -74,7 +74,6 @@ static nm_status read_log(nm_advice_inputs *f, const char *path, nm_error *err)
     }
     if (n)
         read_gradients(f, norms, updates, n);
-    nm_lines_release(&lines);
     fclose(stream);
     return status;
 }

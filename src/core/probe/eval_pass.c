@@ -26,7 +26,7 @@ static nm_status run_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_bat
 
 static nm_status run_batches(const nm_eval_pass *pass, const nm_batches *batches, int64_t n, nm_error *err)
 {
-    nm_arena host;
+    NM_AUTO(nm_arena_release) nm_arena host = {0};
     nm_tape tape;
     nm_status status = NM_OK;
     nm_arena_init(&host, SIZE_MAX);
@@ -41,7 +41,6 @@ static nm_status run_batches(const nm_eval_pass *pass, const nm_batches *batches
         NM_THEN(status, nm_check_stop(pass->task->stop, err));
     }
     nm_tape_release(&tape);
-    nm_arena_release(&host);
     return status;
 }
 

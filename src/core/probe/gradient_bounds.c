@@ -185,7 +185,7 @@ static nm_lemma_site *find_lemma(bounds_pass *l, const char *name)
 
 static void check_lemma(bounds_pass *l, const nm_norm_call *call)
 {
-    columns c;
+    NM_AUTO(columns_release) columns c = {0};
     columns_download(&c, call);
     size_t n = c.rows * c.width;
     nm_lemma_site *site = find_lemma(l, call->norm->site.name);
@@ -204,7 +204,6 @@ static void check_lemma(bounds_pass *l, const nm_norm_call *call)
         site->backward = fmax(site->backward, relative_difference(c.dx, whole, n));
         site->batches++;
     }
-    columns_release(&c);
 }
 
 static size_t find_theorem(bounds_pass *l, const nm_norm_call *call, const double *nu)

@@ -68,14 +68,13 @@ static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
         nm_download_doubles(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
     if (nm_model_option_is(model, "model.fixnorm", "true"))
         normalize_rows(x, table->rows, table->cols);
-    nm_gram gram;
+    NM_AUTO(nm_gram_release) nm_gram gram = {0};
     nm_gram_init(&gram, table->cols);
     nm_gram_add(&gram, x, table->rows);
     inspection->singular = nm_allocate((size_t)table->cols * sizeof *inspection->singular);
     nm_gram_singular(&gram, inspection->singular);
     inspection->n_singular = table->rows < table->cols ? table->rows : table->cols;
     snprintf(inspection->table, sizeof inspection->table, "%s", table->name);
-    nm_gram_release(&gram);
 }
 
 static bool has_split(nm_task *task, nm_split split)

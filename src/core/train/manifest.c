@@ -121,7 +121,7 @@ static bool is_intact(json_t *statement)
 
 nm_status nm_manifest_read(nm_manifest *manifest, const char *path, bool *found, nm_error *err)
 {
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     *manifest = (nm_manifest){0};
     NM_TRY(nm_file_read_optional(path, &text, err));
     *found = text != NULL;
@@ -129,7 +129,6 @@ nm_status nm_manifest_read(nm_manifest *manifest, const char *path, bool *found,
         return NM_OK;
     json_auto_t *statement = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     const bool valid = statement && is_intact(statement) && parse(manifest, statement);
-    free(text);
     return valid ? NM_OK : nm_fail(err, NM_FORMAT, "%s: not the manifest of a checkpoint, or damaged", path);
 }
 

@@ -433,11 +433,10 @@ static nm_status restore_best(nm_trainer *trainer, nm_error *err)
                        update);
     if (rename(best, aside) && errno != ENOENT)
         return nm_fail(err, nm_file_error_status(errno), "%s: %s", aside, strerror(errno));
-    nm_file_map file; /* no link: who changes the best model would damage the checkpoint */
+    /* no link: who changes the best model would damage the checkpoint */
+    NM_AUTO(nm_file_unmap) nm_file_map file = {0};
     NM_TRY(nm_file_map_open(&file, model, err));
-    nm_status status = nm_file_write(best, file.data, file.bytes, err);
-    nm_file_unmap(&file);
-    return status;
+    return nm_file_write(best, file.data, file.bytes, err);
 }
 
 /* A checkpoint is damaged only if its contents are invalid. After any other error (permissions, I/O, memory,

@@ -359,21 +359,21 @@ static nm_status restore(const char *folder, const char *text, const char *truth
 
 nm_status nm_run_config_restore(const char *folder, char **message, nm_error *err)
 {
-    char *text = NULL, *truth, before[NM_DIGEST_TEXT];
+    NM_AUTO_FREE char *truth = NULL, *text = NULL;
+    char before[NM_DIGEST_TEXT];
     int64_t update;
     *message = NULL;
     NM_TRY(nm_manifest_find_config(folder, &truth, &update, before, err));
     nm_status status = truth ? nm_run_config_load(&text, folder, err) : NM_OK;
     if (truth && status == NM_OK)
         status = restore(folder, text, truth, update, before, message, err);
-    free(truth);
-    free(text);
     return status;
 }
 
 nm_status nm_run_config_prove(const nm_options *like, const char *folder, char **message, nm_error *err)
 {
-    char *text, *truth, before[NM_DIGEST_TEXT], *difference = NULL;
+    NM_AUTO_FREE char *difference = NULL, *truth = NULL, *text = NULL;
+    char before[NM_DIGEST_TEXT];
     int64_t update;
     NM_TRY(nm_run_config_restore(folder, message, err));
     NM_TRY(nm_manifest_find_config(folder, &truth, &update, before, err));
@@ -384,16 +384,13 @@ nm_status nm_run_config_prove(const nm_options *like, const char *folder, char *
         difference = find_difference(like, text, truth, false);
         status = fail_other_config(folder, update, difference, err);
     }
-    free(difference);
-    free(truth);
-    free(text);
     return status;
 }
 
 nm_status nm_run_config_changes(const nm_options *options, const char *folder, json_t **changes,
                                 nm_error *err)
 {
-    nm_options *run;
+    NM_AUTO(nm_options_release) nm_options *run = NULL;
     *changes = NULL;
     NM_TRY(nm_run_config_read(&run, options, folder, err));
     char *path;
@@ -406,6 +403,5 @@ nm_status nm_run_config_changes(const nm_options *options, const char *folder, j
         }
         free(path);
     }
-    nm_options_free(run);
     return NM_OK;
 }

@@ -154,7 +154,7 @@ typedef struct stream { /* residual stream of a stack */
 static nm_status check_norm(exporter *to, const nm_norm *norm, void *data)
 {
     stream *residual = data;
-    nm_norm_map map;
+    NM_AUTO(nm_norm_map_release) nm_norm_map map = {0};
     nm_status status = nm_norm_map_make(&map, norm, to->backend, to->err);
     NM_THEN(status, set_epsilon(to, &map, norm->site.name));
     if (status == NM_OK && !residual->first)
@@ -165,7 +165,6 @@ static nm_status check_norm(exporter *to, const nm_norm *norm, void *data)
                          "exact for both in one stack",
                          residual->first->site.name, residual->first->type->name, norm->site.name,
                          norm->type->name);
-    nm_norm_map_release(&map);
     return status;
 }
 
@@ -176,12 +175,10 @@ static nm_status find_stream(exporter *to, const nm_stack *stack, stream *residu
     NM_TRY(visit_norms(to, stack, check_norm, residual));
     if (!stack->final_norm)
         return NM_OK;
-    nm_norm_map map;
+    NM_AUTO(nm_norm_map_release) nm_norm_map map = {0};
     nm_status status = nm_norm_map_make(&map, stack->final_norm, to->backend, to->err);
-    nm_norm_map_kind kind = map.kind;
-    nm_norm_map_release(&map);
-    return status == NM_OK && kind != NM_NORM_AS_AFFINE ? check_norm(to, stack->final_norm, residual)
-                                                        : status;
+    return status == NM_OK && map.kind != NM_NORM_AS_AFFINE ? check_norm(to, stack->final_norm, residual)
+                                                            : status;
 }
 
 /* Adds NAME/gamma and NAME/beta of a norm that reads a stream of this scale and whose output has the scale
@@ -189,7 +186,7 @@ static nm_status find_stream(exporter *to, const nm_stack *stack, stream *residu
 static nm_status add_norm(exporter *to, const nm_norm *norm, double scale, double out, double **shift,
                           const char *name)
 {
-    nm_norm_map map;
+    NM_AUTO(nm_norm_map_release) nm_norm_map map = {0};
     nm_status status = nm_norm_map_make(&map, norm, to->backend, to->err);
     int32_t d = norm->site.width;
     *shift = NULL;
@@ -205,7 +202,6 @@ static nm_status add_norm(exporter *to, const nm_norm *norm, double scale, doubl
             map.shift = NULL;
         }
     }
-    nm_norm_map_release(&map);
     return status;
 }
 

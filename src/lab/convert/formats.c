@@ -50,7 +50,7 @@ static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_m
 nm_status nm_convert_to(const nm_foreign_format *format, const char *model, const char *folder, nm_error *err)
 {
     nm_loaded_model loaded;
-    char *file;
+    NM_AUTO_FREE char *file = NULL;
     if (!format->write)
         return nm_fail(err, NM_UNSUPPORTED, "the format %s can be read but not written", format->name);
     NM_TRY(nm_loaded_model_open_plain(&loaded, model, &file, err));
@@ -58,7 +58,6 @@ nm_status nm_convert_to(const nm_foreign_format *format, const char *model, cons
     if (status != NM_OK)
         nm_error_prefix(err, "%s", file);
     nm_loaded_model_close(&loaded);
-    free(file);
     return status;
 }
 

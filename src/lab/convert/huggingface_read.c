@@ -47,11 +47,9 @@ static nm_status open_parts(nm_hf_reader *from, const json_t *index, const char 
 
 static nm_status read_index(nm_hf_reader *from, const char *path)
 {
-    json_t *index;
+    json_auto_t *index = NULL;
     NM_TRY(nm_json_read(&index, path, from->err));
-    nm_status status = open_parts(from, index, path);
-    json_decref(index);
-    return status;
+    return open_parts(from, index, path);
 }
 
 static nm_status open_tensors(nm_hf_reader *from)

@@ -277,7 +277,7 @@ static nm_status attention_of(wide_writer *to, const wide_stack *stack, const nm
 static nm_status add_ffn(wide_writer *to, const wide_stack *stack, const nm_sublayer_ffn *ffn, const char *in,
                          const char *out)
 {
-    nm_norm_map map;
+    NM_AUTO(nm_norm_map_release) nm_norm_map map = {0};
     bool center;
     nm_status status = read_norm(to, ffn->norm, &center, &map);
     if (status == NM_OK) {
@@ -288,7 +288,6 @@ static nm_status add_ffn(wide_writer *to, const wide_stack *stack, const nm_subl
         add_linear(to, &first, 1, in);
         add_linear(to, &second, 1, out);
     }
-    nm_norm_map_release(&map);
     return status;
 }
 
@@ -338,7 +337,7 @@ static void add_inputs(const wide_writer *to, const wide_stack *stack, const dou
 static nm_status add_output(wide_writer *to, const wide_stack *stack, const nm_tensor *weight,
                             const nm_tensor *bias, bool fixnorm)
 {
-    nm_norm_map map;
+    NM_AUTO(nm_norm_map_release) nm_norm_map map = {0};
     bool center;
     nm_status status = read_norm(to, stack->stack->final_norm, &center, &map);
     if (status == NM_OK) {
@@ -351,7 +350,6 @@ static nm_status add_output(wide_writer *to, const wide_stack *stack, const nm_t
         add_rows(to, l.weight, l.rows, true, "lm_head.weight");
         release_linear(&l);
     }
-    nm_norm_map_release(&map);
     return status;
 }
 

@@ -19,7 +19,7 @@ static const double LAYER_NORM_EPSILON = 1e-5;
 
 static nm_status check_norm(const nm_norm *norm, nm_backend *backend, double *eps, nm_error *err)
 {
-    nm_norm_map map;
+    NM_AUTO(nm_norm_map_release) nm_norm_map map = {0};
     nm_status status = nm_norm_map_make(&map, norm, backend, err);
     if (status == NM_OK && map.kind != NM_NORM_AS_LAYER)
         status = nm_fail(err, NM_UNSUPPORTED, "%s is %s: the class has LayerNorm only", norm->site.name,
@@ -31,7 +31,6 @@ static nm_status check_norm(const nm_norm *norm, nm_backend *backend, double *ep
         status = nm_fail(err, NM_UNSUPPORTED, "%s has epsilon %g: the class has %g", norm->site.name, map.eps,
                          *eps);
     *eps = map.eps;
-    nm_norm_map_release(&map);
     return status;
 }
 

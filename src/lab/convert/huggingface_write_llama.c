@@ -76,7 +76,7 @@ typedef struct norm_writer {
 static nm_status write_norm(const nm_norm *norm, const char *name, void *context, nm_error *err)
 {
     norm_writer *to = context;
-    nm_norm_map map;
+    NM_AUTO(nm_norm_map_release) nm_norm_map map = {0};
     nm_status status = nm_norm_map_make(&map, norm, to->backend, err);
     double eps = map.eps > 0 ? map.eps : LEAST_EPSILON;
     if (status == NM_OK && map.kind != NM_NORM_AS_RMS)
@@ -92,7 +92,6 @@ static nm_status write_norm(const nm_norm *norm, const char *name, void *context
         map.gain[i] += to->offset;
     if (status == NM_OK && to->list)
         nm_tensor_list_add(to->list, map.gain, 0, norm->site.width, "%s", name);
-    nm_norm_map_release(&map);
     return status;
 }
 

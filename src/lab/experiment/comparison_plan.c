@@ -137,7 +137,7 @@ static nm_status find_seconds(const nm_experiment *c, const nm_trial *trial, mea
 {
     const nm_planned_run *row = &trial->row;
     nm_run_result result = {0};
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     if (strcmp(row->state, "finished"))
         return NM_OK;
     char *folder = nm_path_join(c->folder, row->folder);
@@ -155,7 +155,6 @@ static nm_status find_seconds(const nm_experiment *c, const nm_trial *trial, mea
     if (train->seconds > 0)
         training = point->updates ? fmin(training, train->seconds) : train->seconds;
     point->seconds = point->updates || train->seconds > 0 ? fmax(0, start) + training + scoring : NAN;
-    nm_options_free(options);
     return NM_OK;
 }
 

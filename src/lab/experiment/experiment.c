@@ -25,7 +25,7 @@ static void set_fixnorm(nm_variants *variants, const nm_options *options)
 
 static nm_status parse_variants(nm_experiment *c, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     NM_TRY(nm_run_queue_options(&c->queue, NULL, 1, &options, err));
     bool factorial = c->config.factorial && *c->config.factorial;
     nm_status status = NM_OK;
@@ -44,7 +44,6 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
     NM_THEN(status, nm_variants_check_names(&c->variants, options, err));
     if (status == NM_OK)
         set_fixnorm(&c->variants, options);
-    nm_options_free(options);
     return status;
 }
 
@@ -187,14 +186,13 @@ static nm_status check_points(const nm_experiment *c, nm_error *err)
 /* Checkpoints to be averaged must be kept. */
 static nm_status keep_checkpoints(nm_experiment *c, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     NM_TRY(nm_run_queue_options(&c->queue, NULL, 1, &options, err));
     const nm_train_config *train = nm_options_find(options, "train");
     char number[32];
     snprintf(number, sizeof number, "%lld", (long long)c->config.measurement.average);
     if (train->keep_last < c->config.measurement.average)
         nm_settings_add(&c->queue.settings, "train.keep_last", number);
-    nm_options_free(options);
     return NM_OK;
 }
 
@@ -233,7 +231,7 @@ nm_status nm_experiment_load(nm_experiment *c, nm_error *err)
 
 nm_status nm_experiment_share_cores(nm_experiment *c, int64_t n, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     NM_TRY(nm_run_queue_options(&c->queue, &c->points.list[0], 1, &options, err));
     NM_AUTO_FREE char *text = nm_options_get(options, "device.threads");
     int64_t threads = atoll(text);
@@ -241,7 +239,6 @@ nm_status nm_experiment_share_cores(nm_experiment *c, int64_t n, nm_error *err)
         c->queue.share = (nm_core_share){c->config.jobs ? c->config.jobs : n, threads};
     else
         c->queue.share = nm_core_share_of(n, c->config.jobs, threads, c->config.cores);
-    nm_options_free(options);
     return NM_OK;
 }
 

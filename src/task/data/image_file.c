@@ -191,9 +191,7 @@ nm_status nm_image_decode(const void *data, size_t bytes, const char *name, int3
 
 nm_status nm_image_file_read(const char *path, int32_t size, uint8_t *pixels, nm_error *err)
 {
-    nm_file_map file;
+    NM_AUTO(nm_file_unmap) nm_file_map file = {0};
     NM_TRY(nm_file_map_open(&file, path, err));
-    nm_status status = nm_image_decode(file.data, file.bytes, path, size, pixels, err);
-    nm_file_unmap(&file);
-    return status;
+    return nm_image_decode(file.data, file.bytes, path, size, pixels, err);
 }

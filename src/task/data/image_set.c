@@ -188,7 +188,7 @@ typedef struct record_reader {
 
 static nm_status read_records(record_reader *self, const char *path, nm_error *err)
 {
-    nm_file_map file;
+    NM_AUTO(nm_file_unmap) nm_file_map file = {0};
     const int64_t most = self->source->per_class;
     NM_TRY(nm_file_map_open(&file, path, err));
     const uint8_t *record = (const uint8_t *)file.data;
@@ -207,7 +207,6 @@ static nm_status read_records(record_reader *self, const char *path, nm_error *e
         if (status == NM_OK && (!most || self->taken[*record]++ < most))
             read_record(self->set, record, label);
     }
-    nm_file_unmap(&file);
     return status;
 }
 

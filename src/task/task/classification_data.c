@@ -194,12 +194,11 @@ static nm_status read_table(reading *at, const char *path, nm_split split, nm_er
         table.encoding = encodings[split];
     else if (options[split])
         NM_TRY(nm_text_refuse_utf8(path, table.encoding, options[split], err));
-    nm_labeled texts;
+    NM_AUTO(nm_labeled_close) nm_labeled texts = {0};
     nm_status status = nm_labeled_open(&texts, path, &table, err);
     NM_THEN(status, read_rows(at, &texts, split, err));
     if (status == NM_OK && split == NM_SPLIT_TRAIN && texts.columns)
         at->parts->note = nm_duplicate(texts.columns);
-    nm_labeled_close(&texts);
     return status;
 }
 
@@ -215,14 +214,13 @@ nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_err
 {
     const nm_classification_config *c = config;
     nm_labeled_config table = table_config(c);
-    nm_labeled texts;
+    NM_AUTO(nm_labeled_close) nm_labeled texts = {0};
     NM_TRY(check_train(c, err));
     NM_TRY(nm_file_check_rereadable(c->train, err));
     nm_status status = nm_labeled_open(&texts, c->train, &table, err);
     *n_texts = 0;
     for (bool more = true; status == NM_OK && more; *n_texts += more)
         status = nm_labeled_next(&texts, &more, err);
-    nm_labeled_close(&texts);
     return status;
 }
 

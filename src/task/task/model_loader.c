@@ -41,33 +41,28 @@ static nm_status open_metadata(nm_safetensors **file, const char *path, nm_error
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err)
 {
-    char *chosen = nm_model_path(path);
-    nm_safetensors *file;
-    nm_status status = open_metadata(&file, chosen, err);
-    if (status != NM_OK) {
-        free(chosen);
-        return status;
-    }
+    NM_AUTO_FREE char *chosen = nm_model_path(path);
+    NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;
+    NM_AUTO(nm_options_release) nm_options *read = nm_options_create();
+    nm_status status;
+    *options = NULL;
+    *file_path = NULL;
+    NM_TRY(open_metadata(&file, chosen, err));
     const char *task_name = nm_safetensors_metadata(file, "task"),
                *config = nm_safetensors_metadata(file, "config");
     *task = task_name ? nm_task_type_find(task_name) : NULL;
-    *options = NULL;
     if (!*task || !config) {
         status = nm_model_file_not_a_model(file, err);
     } else {
-        *options = nm_options_create();
-        nm_train_options_add(*options, *task);
-        status = nm_options_read_saved(*options, chosen, config, err);
+        nm_train_options_add(read, *task);
+        status = nm_options_read_saved(read, chosen, config, err);
     }
-    status = nm_model_file_explain(file, status, err);
-    nm_safetensors_close(file);
-    if (status == NM_OK) {
-        *file_path = chosen;
-        return NM_OK;
-    }
-    nm_options_free(*options);
-    free(chosen);
-    return status;
+    NM_TRY(nm_model_file_explain(file, status, err));
+    *options = read;
+    *file_path = chosen;
+    read = NULL;
+    chosen = NULL;
+    return NM_OK;
 }
 
 static nm_status build_loaded(nm_loaded_model *loaded, const char *file_path, nm_backend *backend,
@@ -136,8 +131,10 @@ nm_status nm_loaded_model_open_plain(nm_loaded_model *loaded, const char *path, 
         status = nm_loaded_model_open(loaded, *file_path, task, options, backend, false, false, err);
     else
         nm_options_free(options);
-    if (status != NM_OK)
+    if (status != NM_OK) {
         free(*file_path);
+        *file_path = NULL;
+    }
     return own(loaded, backend, status);
 }
 
@@ -189,13 +186,11 @@ static nm_status check_ids(const nm_loaded_model *loaded, const nm_safetensors *
 
 nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path, nm_error *err)
 {
-    nm_safetensors *file;
+    NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;
     NM_TRY(nm_safetensors_open(&file, file_path, err));
-    nm_status status = check_ids(loaded, file, err);
-    NM_THEN(status, load_model(loaded, file, false, err));
-    NM_THEN(status, nm_model_file_check_finite(file, err));
-    nm_safetensors_close(file);
-    return status;
+    NM_TRY(check_ids(loaded, file, err));
+    NM_TRY(load_model(loaded, file, false, err));
+    return nm_model_file_check_finite(file, err);
 }
 
 nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,

@@ -118,7 +118,7 @@ static void add_missing(const nm_counter *from, size_t first, nm_counter *kept)
 nm_status nm_model_text_keep(const char *path, const char *name, bool dictionary, nm_counter *kept,
                              nm_error *err)
 {
-    nm_safetensors *file;
+    NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;
     nm_vocab *vocab = NULL;
     NM_AUTO(nm_counter_release) nm_counter names = {0};
     if (!path)
@@ -130,7 +130,6 @@ nm_status nm_model_text_keep(const char *path, const char *name, bool dictionary
     if (status == NM_OK)
         add_missing(dictionary ? &vocab->symbols : &names, dictionary ? NM_VOCAB_N_SPECIAL : 0, kept);
     nm_vocab_free(vocab);
-    nm_safetensors_close(file);
     return status;
 }
 

@@ -190,9 +190,8 @@ nm_status nm_tagging_score(nm_task *task, nm_model *model, nm_split split, int64
     int64_t n = corpus->forms.n;
     *score = (nm_task_score){0};
     n = examples && examples < n ? examples : n;
-    int32_t *tags;
+    NM_AUTO_FREE int32_t *tags = NULL;
     NM_TRY(nm_tagging_predict(task, model, corpus, n, &tags, NULL, err));
     nm_tagging_count(parts, corpus, n, tags, score);
-    free(tags);
     return NM_OK;
 }

@@ -218,7 +218,7 @@ static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_c
 {
     FILE *stream;
     NM_TRY(nm_text_open_checked(&stream, path, r->encoding, err));
-    nm_columns columns;
+    NM_AUTO(nm_columns_release) nm_columns columns = {0};
     nm_columns_init(&columns, stream, path);
     nm_status status = NM_OK;
     int64_t sentence = -1;
@@ -239,7 +239,6 @@ static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_c
         if (status == NM_OK && corpus)
             nm_tagging_add(r->parts, out ? held : corpus, r->tokens, (const char *const *)r->tags, columns.n);
     }
-    nm_columns_release(&columns);
     fclose(stream);
     return status;
 }
@@ -259,14 +258,13 @@ nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error 
     NM_TRY(check_train(c, err));
     NM_TRY(nm_file_check_rereadable(path, err));
     NM_TRY(nm_text_open(&stream, path, c->encoding, err));
-    nm_columns columns;
+    NM_AUTO(nm_columns_release) nm_columns columns = {0};
     nm_columns_init(&columns, stream, path);
     nm_status status = NM_OK;
     for (bool more = true; status == NM_OK && more;) {
         status = nm_columns_next(&columns, &more, err);
         *n_sentences += more && !nm_columns_document(&columns);
     }
-    nm_columns_release(&columns);
     fclose(stream);
     return status;
 }

@@ -64,21 +64,17 @@ nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, const nm_
                         char **message, nm_error *err)
 {
     const nm_run_options *run = nm_options_find(options, "run");
-    nm_options *model;
+    NM_AUTO(nm_options_release) nm_options *model = NULL;
     const nm_task_type *found;
-    char *file;
+    NM_AUTO_FREE char *file = NULL;
     *message = NULL;
     if (!run || !*run->tune)
         return NM_OK;
     NM_TRY(nm_loaded_model_options(run->tune, &model, &found, &file, err));
-    nm_status status = found == task ? NM_OK
-                                     : nm_fail(err, NM_MISMATCH,
-                                               "%s: a model of the task %s, but the recipe has the task %s",
-                                               run->tune, found->name, task->name);
-    NM_THEN(status, use_section(options, model, recipe, message, err));
-    NM_THEN(status, use_structure(options, model, task, err));
-    NM_THEN(status, nm_options_set(options, "model.init_from", file, NM_ORIGIN_TUNE, err));
-    nm_options_free(model);
-    free(file);
-    return status;
+    if (found != task)
+        return nm_fail(err, NM_MISMATCH, "%s: a model of the task %s, but the recipe has the task %s",
+                       run->tune, found->name, task->name);
+    NM_TRY(use_section(options, model, recipe, message, err));
+    NM_TRY(use_structure(options, model, task, err));
+    return nm_options_set(options, "model.init_from", file, NM_ORIGIN_TUNE, err);
 }

@@ -201,13 +201,11 @@ nm_status nm_bpe_parse(const char *text, size_t bytes, const char *name, nm_bpe 
 
 nm_status nm_bpe_read(const char *path, nm_bpe **bpe, nm_error *err)
 {
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes;
     *bpe = NULL;
     NM_TRY(nm_file_read_text(path, &text, &bytes, err));
-    nm_status status = nm_bpe_parse(text, bytes, path, bpe, err);
-    free(text);
-    return status;
+    return nm_bpe_parse(text, bytes, path, bpe, err);
 }
 
 nm_status nm_bpe_match_tokenizer(nm_bpe *bpe, bool byte_level, const char *name, nm_error *err)

@@ -230,13 +230,11 @@ nm_status nm_vocab_parse(const char *text, size_t bytes, const char *name, nm_vo
 
 nm_status nm_vocab_read(const char *path, nm_vocab_order order, nm_vocab **vocab, nm_error *err)
 {
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     size_t bytes;
     *vocab = NULL;
     NM_TRY(nm_file_read_text(path, &text, &bytes, err));
-    nm_status status = nm_vocab_parse(text, bytes, path, order, vocab, err);
-    free(text);
-    return status;
+    return nm_vocab_parse(text, bytes, path, order, vocab, err);
 }
 
 void nm_vocab_format(const nm_vocab *vocab, nm_buffer *out)
