@@ -1,7 +1,5 @@
 #include "api/classifications.h"
 
-#include <stdlib.h>
-
 #include "base/memory.h"
 
 nm_classifications *nm_classifications_create(size_t n, size_t n_classes, const char *const *names)
@@ -32,9 +30,7 @@ void nm_classifications_free(nm_classifications *self)
     if (!self)
         return;
     nm_free_list(self->names, self->n_classes);
-    free(self->probabilities);
-    free(self->truncated);
-    free(self);
+    NM_FREE(self->probabilities, self->truncated, self);
 }
 
 size_t nm_classifications_n(const nm_classifications *self)

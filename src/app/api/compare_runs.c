@@ -455,9 +455,5 @@ void nm_comparison_close(nm_comparison *self)
         return;
     nm_experiment_release(&self->experiment);
     nm_options_free(self->options);
-    free(self->grids);
-    free(self->program);
-    free(self->recipe);
-    free(self->text);
-    free(self);
+    NM_FREE(self->grids, self->program, self->recipe, self->text, self);
 }

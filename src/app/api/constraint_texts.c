@@ -160,7 +160,5 @@ void nm_constraint_texts_release(nm_constraint_texts *self)
     nm_ids_release(&self->ids);
     nm_buffer_release(&self->pieces);
     nm_spm_coder_free(self->inside);
-    free(self->phrases);
-    free(self->joined);
-    free(self->lists);
+    NM_FREE(self->phrases, self->joined, self->lists);
 }

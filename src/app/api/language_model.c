@@ -259,10 +259,7 @@ void nm_lm_scores_free(nm_lm_scores *self)
         return;
     for (size_t t = 0; t < self->begins[self->n]; t++)
         free(self->tokens[t]);
-    free(self->begins);
-    free(self->tokens);
-    free(self->log_probs);
-    free(self);
+    NM_FREE(self->begins, self->tokens, self->log_probs, self);
 }
 
 size_t nm_lm_scores_n(const nm_lm_scores *self)
@@ -635,12 +632,9 @@ void nm_lm_texts_free(nm_lm_texts *self)
     if (!self)
         return;
     for (size_t i = 0; i < self->n; i++) {
-        free(self->texts[i]);
-        free(self->whole[i]);
+        NM_FREE(self->texts[i], self->whole[i]);
     }
-    free(self->texts);
-    free(self->whole);
-    free(self);
+    NM_FREE(self->texts, self->whole, self);
 }
 
 size_t nm_lm_texts_n(const nm_lm_texts *self)

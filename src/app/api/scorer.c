@@ -286,12 +286,9 @@ void nm_scores_free(nm_scores *self)
     if (!self)
         return;
     nm_score_counts_release(&self->counts);
-    free(self->line);
-    free(self->signature);
-    free(self->metric_signature);
+    NM_FREE(self->line, self->signature, self->metric_signature);
     nm_call_requests_release(self->calls);
-    free(self->calls);
-    free(self);
+    NM_FREE(self->calls, self);
 }
 
 void nm_scores_set_proceed(nm_scores *self, bool (*proceed)(void *user), void *user)

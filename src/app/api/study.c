@@ -275,12 +275,5 @@ void nm_study_close(nm_study *self)
     nm_study_trainer_release(&self->trainer);
     nm_experiment_release(&self->experiment);
     nm_options_free(self->options);
-    free(self->names);
-    free(self->program);
-    free(self->recipe);
-    free(self->folder);
-    free(self->key);
-    free(self->unit);
-    free(self->text);
-    free(self);
+    NM_FREE(self->names, self->program, self->recipe, self->folder, self->key, self->unit, self->text, self);
 }

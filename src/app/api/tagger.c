@@ -56,9 +56,7 @@ static void workspace_free(void *space)
 {
     workspace *w = space;
     nm_counter_release(&w->parts.forms);
-    free(w->parts.form_words);
-    free(w->parts.form_chars);
-    free(w->parts.char_starts);
+    NM_FREE(w->parts.form_words, w->parts.form_chars, w->parts.char_starts);
     nm_tag_corpus_release(&w->corpus);
     nm_model_free_worker(w->model);
     free(w);
@@ -240,8 +238,7 @@ void nm_tagged_free(nm_tagged *self)
         nm_free_list(sentence->tags, sentence->length);
         free(sentence->spans);
     }
-    free(self->sentences);
-    free(self);
+    NM_FREE(self->sentences, self);
 }
 
 size_t nm_tagged_n(const nm_tagged *self)

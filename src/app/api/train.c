@@ -405,9 +405,7 @@ void nm_training_close(nm_training *self)
     nm_events_close(self->tensorboard);
     nm_options_free(self->options);
     nm_option_values_release(&self->values);
-    free(self->folder);
-    free(self->command);
-    free(self);
+    NM_FREE(self->folder, self->command, self);
 }
 
 int64_t nm_training_updates(const nm_training *self)

@@ -7,9 +7,7 @@
 static void translated_release(nm_translated *one)
 {
     nm_free_list(one->tokens, one->n_tokens);
-    free(one->token_scores);
-    free(one->words);
-    free(one->text);
+    NM_FREE(one->token_scores, one->words, one->text);
 }
 
 void nm_translations_free(nm_translations *self)
@@ -21,8 +19,7 @@ void nm_translations_free(nm_translations *self)
             translated_release(&self->texts[i].list[k]);
         free(self->texts[i].list);
     }
-    free(self->texts);
-    free(self);
+    NM_FREE(self->texts, self);
 }
 
 size_t nm_translations_n(const nm_translations *self)

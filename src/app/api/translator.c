@@ -102,8 +102,7 @@ static nm_status open_decoder(const nm_translator *self, nm_decoder **decoder, n
     for (int32_t m = 0; m < inference->n_models; m++)
         models[m] = inference->models[m].model;
     nm_status status = nm_decoder_create(decoder, models, inference->n_models, &self->search, &words, err);
-    free(excluded);
-    free(models);
+    NM_FREE(excluded, models);
     if (status == NM_OK && *self->formats->shortlist)
         nm_decoder_set_shortlist(*decoder, &self->shortlist);
     return status;
@@ -384,8 +383,7 @@ static void add_words(const nm_translator *self, workspace *w, const char *sourc
                 word->source = (int32_t)s;
     }
     for (int side = 0; side < 2; side++) {
-        free(spans[side]);
-        free(words[side]);
+        NM_FREE(spans[side], words[side]);
     }
 }
 
@@ -465,8 +463,7 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
         status = align(self, w, texts, lists[0], found, out, err);
     for (size_t i = 0; i < out->n; i++)
         nm_translation_release(&found[i]);
-    free(lists[0]);
-    free(lists[1]);
+    NM_FREE(lists[0], lists[1]);
     return status;
 }
 

@@ -1,5 +1,4 @@
 /* norma export: writes a model file for inference, optionally with folded norms and int8 weights. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"

@@ -212,8 +212,7 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
     if (self->config->on_invalid == NM_INVALID_IS_SKIPPED)
         self->invalid = nm_allocate((size_t)self->config->buffer * sizeof *self->invalid);
     nm_status status = continue_lines(self, nm_input_name(session->inputs[0]), stream, err);
-    if (stream != stdin)
-        fclose(stream);
+    nm_input_close(stream);
     NM_AUTO_FREE char *skipped = nm_cli_line_numbers_text(&self->skipped);
     if (status == NM_OK && self->skipped.n)
         fprintf(stderr, "norma: %lld prompts are not valid text and were not continued (%s)\n",

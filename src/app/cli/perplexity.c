@@ -293,8 +293,7 @@ static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
         status = score_tokens_of(self, &reader, nm_input_name(paths[i]), &lines, err);
         nm_line_list_release(&lines);
         nm_documents_release(&reader);
-        if (stream != stdin)
-            fclose(stream);
+        nm_input_close(stream);
     }
     return status;
 }

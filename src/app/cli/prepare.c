@@ -1,7 +1,6 @@
 /* norma prepare: converts parallel or plain text to a data folder. */
 #include "norma/prepare.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -103,8 +102,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     const char **settings = nm_cli_settings(cli, "");
     double start = nm_clock();
     nm_status status = nm_prepare_folder(&prepared, recipe, settings, &events, &err);
-    free(settings);
-    free(recipe);
+    NM_FREE(settings, recipe);
     if (status == NM_OK) {
         print_report(prepared, nm_clock() - start);
         if (seen.late.bytes)

@@ -152,8 +152,7 @@ static nm_status score_lines(job *self, nm_error *err)
         write_scores(self, (const char *const *const *)texts, scored);
         nm_translations_free(scored);
     }
-    free(texts[0]);
-    free(texts[1]);
+    NM_FREE(texts[0], texts[1]);
     NM_TRY(status);
     return nm_file_flush(self->session->output.stream, self->session->output.name, err);
 }
@@ -209,8 +208,7 @@ static void release(void *state)
         side *one = &self->sides[i];
         nm_lines_release(&one->reader);
         nm_line_list_release(&one->lines);
-        if (one->stream && one->stream != stdin)
-            fclose(one->stream);
+        nm_input_close(one->stream);
     }
 }
 

@@ -162,14 +162,9 @@ static void release(void *state)
     nm_line_list_release(&self->tokens);
     nm_line_list_release(&self->gold);
     nm_line_list_release(&self->lines);
-    free(self->lengths);
-    free(self->document);
-    free(self->joined);
-    free(self->numbers);
-    free(self->counts);
+    NM_FREE(self->lengths, self->document, self->joined, self->numbers, self->counts);
     nm_counter_release(&self->labels);
-    if (self->input && self->input != stdin)
-        fclose(self->input);
+    nm_input_close(self->input);
 }
 
 static nm_status bad_line(const job *self, int64_t line, const char *what, nm_error *err)

@@ -115,8 +115,7 @@ static void find_default_task(int argc, char **argv, char **task)
         return;
     if (nm_cli_look_up_recipe(recipe, &path, NM_IGNORED) == NM_OK && path)
         (void)nm_options_peek(path, "run.task", task, NM_IGNORED);
-    free(path);
-    free(recipe);
+    NM_FREE(path, recipe);
 }
 
 nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const nm_task_type **task,

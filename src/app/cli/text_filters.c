@@ -57,8 +57,7 @@ static nm_status run_filter(nm_text_filter *filter, const filter_config *config,
         status = nm_cli_output_close(&output, status, err);
     }
     nm_lines_release(&lines);
-    if (stream != stdin)
-        fclose(stream);
+    nm_input_close(stream);
     return status;
 }
 

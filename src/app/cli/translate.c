@@ -153,8 +153,7 @@ static void companion_close(struct companion *self)
 {
     nm_lines_release(&self->reader);
     nm_line_list_release(&self->lines);
-    if (self->stream && self->stream != stdin)
-        fclose(self->stream);
+    nm_input_close(self->stream);
 }
 
 /* The texts of the lines, heap; NULL without a file. */
@@ -193,8 +192,7 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
                     : nm_translator_run(self->translator, texts + first, last - first, &translations, err);
     if (constraints && status != NM_OK)
         name_line_of_constraint(self, err);
-    free(prefixes);
-    free(constraints);
+    NM_FREE(prefixes, constraints);
     if (status == NM_OK) {
         write_translations(self, texts + first, translations);
         nm_translations_free(translations);
@@ -283,8 +281,7 @@ static void release(void *state)
     nm_translator_close(self->translator);
     companion_close(&self->prefixes);
     companion_close(&self->constraints);
-    if (self->input && self->input != stdin)
-        fclose(self->input);
+    nm_input_close(self->input);
 }
 
 static int translate_run(nm_cli *cli, int argc, char **argv)

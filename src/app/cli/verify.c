@@ -447,8 +447,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     status = nm_comm_finish(self.comm, status, &prints, &err);
     if (status != NM_OK && prints)
         nm_cli_fail(&err);
-    free(self.updates);
-    free(self.intervals);
+    NM_FREE(self.updates, self.intervals);
     nm_comm_free(self.comm);
     return (int)status;
 }

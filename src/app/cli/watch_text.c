@@ -136,8 +136,7 @@ static void write_curves(const nm_report *report, int columns, int rows, bool co
     }
     fprintf(out, "%s\n", tag);
     write_canvas(&c, frame, colors, out);
-    free(c.dots);
-    free(c.colors);
+    NM_FREE(c.dots, c.colors);
 }
 
 static void write_runs(const nm_report *report, int most, bool colors, FILE *out)

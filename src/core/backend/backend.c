@@ -122,9 +122,7 @@ void nm_backend_free(nm_backend *backend)
         munmap(inside->regions[i].base, inside->regions[i].bytes);
     for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
         free(inside->scratch[i].base);
-    free(inside->regions);
-    free(inside->weights);
-    free(backend);
+    NM_FREE(inside->regions, inside->weights, backend);
 }
 
 void nm_backend_upload(nm_backend *backend, void *device, const void *host, size_t bytes)

@@ -319,8 +319,7 @@ nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
             member = target;
         }
     }
-    free(member);
-    free(file);
+    NM_FREE(member, file);
     return status;
 }
 
@@ -360,6 +359,5 @@ void nm_archive_close(nm_archive *self)
         dlclose(self->library);
     if (self->fd >= 0)
         close(self->fd);
-    free(self->file);
-    free(self);
+    NM_FREE(self->file, self);
 }

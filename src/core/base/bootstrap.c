@@ -3,7 +3,6 @@
 #include "base/bootstrap.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -72,8 +71,7 @@ static void score_resamples(const nm_counts *systems, int n_systems, nm_score_of
             for (int s = 0; s < n_systems; s++)
                 scores[s][k] = score(sums[s], context);
         }
-        free(sums[0]);
-        free(sums[1]);
+        NM_FREE(sums[0], sums[1]);
     }
 }
 

@@ -360,9 +360,7 @@ void nm_file_writer_abort(nm_file_writer *writer)
         if (writer->temporary && *writer->temporary)
             unlink(writer->temporary);
     }
-    free(writer->path);
-    free(writer->temporary);
-    free(writer->target);
+    NM_FREE(writer->path, writer->temporary, writer->target);
     *writer = (nm_file_writer){0};
 }
 
@@ -474,6 +472,12 @@ nm_status nm_file_open(FILE **stream, const char *path, const char *mode, nm_err
         return nm_fail(err, NM_IO, "%s: is a folder", path);
     }
     return NM_OK;
+}
+
+void nm_input_close(FILE *stream)
+{
+    if (stream && stream != stdin)
+        fclose(stream);
 }
 
 nm_status nm_file_close(FILE *stream, const char *path, nm_error *err)

@@ -73,6 +73,7 @@ void nm_folder_remove_temporaries(const char *folder);
 
 /* fopen with a message; "-" is standard input or output. */
 nm_status nm_file_open(FILE **stream, const char *path, const char *mode, nm_error *err);
+void nm_input_close(FILE *stream); /* fclose, except for NULL and standard input */
 /* fflush that also reports earlier write errors, for example a full disk. */
 nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err);
 /* nm_file_flush, then fclose (except standard input and output). */

@@ -91,8 +91,7 @@ static nm_status read_text(reader *self, const char *text, nm_error *err)
         if (status != NM_OK)
             nm_error_prefix(err, "%s:%d", self->path, number);
     }
-    free(self->section);
-    free(copy);
+    NM_FREE(self->section, copy);
     return status;
 }
 

@@ -46,6 +46,10 @@ static inline void nm_free_variable(void *variable)
     free(memory);
 }
 
+/* Frees several blocks of heap memory. */
+#define NM_FREE(...) nm_free_blocks((void *[]){__VA_ARGS__}, sizeof(void *[]){__VA_ARGS__} / sizeof(void *))
+void nm_free_blocks(void *const *blocks, size_t n);
+
 /* Calls release with the address of the variable at the end of its scope: NM_AUTO(nm_buffer_release)
  * nm_buffer text = {0}; */
 #define NM_AUTO(release) __attribute__((cleanup(release)))

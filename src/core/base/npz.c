@@ -13,8 +13,7 @@
 void nm_npz_release(nm_npz *npz)
 {
     for (size_t i = 0; i < npz->n; i++) {
-        free(npz->arrays[i].name);
-        free(npz->arrays[i].data);
+        NM_FREE(npz->arrays[i].name, npz->arrays[i].data);
     }
     free(npz->arrays);
     nm_hash_map_release(&npz->names);

@@ -30,16 +30,11 @@ void nm_options_free(nm_options *options)
     if (!options)
         return;
     for (size_t i = 0; i < options->n_sections; i++) {
-        free(options->sections[i].name);
-        free(options->sections[i].config);
-        free(options->sections[i].origins);
+        NM_FREE(options->sections[i].name, options->sections[i].config, options->sections[i].origins);
     }
     for (size_t i = 0; i < options->n_texts; i++)
         free(options->texts[i]);
-    free(options->sections);
-    free(options->rules);
-    free(options->texts);
-    free(options);
+    NM_FREE(options->sections, options->rules, options->texts, options);
 }
 
 void nm_options_add_rules(nm_options *options, const nm_option_rule *rules)

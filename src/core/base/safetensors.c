@@ -318,9 +318,7 @@ void nm_safetensors_close(nm_safetensors *file)
     free(file->parts);
     json_decref(file->header);
     nm_file_unmap(&file->map);
-    free(file->tensors);
-    free(file->path);
-    free(file);
+    NM_FREE(file->tensors, file->path, file);
 }
 
 const nm_safetensor *nm_safetensors_find(const nm_safetensors *file, const char *name)
@@ -446,8 +444,7 @@ void nm_safetensors_abandon(nm_safetensors_writer *writer)
         free(writer->pieces[i].name);
     free(writer->pieces);
     json_decref(writer->metadata);
-    free(writer->bad_text);
-    free(writer);
+    NM_FREE(writer->bad_text, writer);
 }
 
 /* Sorts by element size, largest first; otherwise keeps the order. */

@@ -286,8 +286,7 @@ static int layer_close(void *cookie)
     self->close(self->state);
     bool closes = self->from.stream && self->from.stream != stdin;
     int result = closes ? fclose(self->from.stream) : 0;
-    free(self->from.bytes);
-    free(self);
+    NM_FREE(self->from.bytes, self);
     return result;
 }
 
@@ -302,8 +301,7 @@ static nm_status add_layer(FILE **stream, const char *path, decode_function deco
     FILE *decoded = fopencookie(self, "r", (cookie_io_functions_t){.read = layer_read, .close = layer_close});
     if (!decoded) {
         close(state);
-        free(self->from.bytes);
-        free(self);
+        NM_FREE(self->from.bytes, self);
         return nm_fail(err, NM_MEMORY, "%s: out of memory", path);
     }
     setvbuf(decoded, NULL, _IOFBF, CHUNK);

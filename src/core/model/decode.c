@@ -231,8 +231,7 @@ void nm_decoder_free(nm_decoder *decoder)
         nm_token_scorer_release(&decoder->workers[i].scorer);
         nm_backend_free(decoder->workers[i].backend);
     }
-    free(decoder->workers);
-    free(decoder->excluded);
+    NM_FREE(decoder->workers, decoder->excluded);
     nm_token_scorer_release(&decoder->scorer);
     nm_backend_free(decoder->backend);
     free(decoder);
@@ -271,9 +270,7 @@ int32_t nm_decoder_heads(const nm_decoder *decoder)
 void nm_translation_release(nm_translation *translation)
 {
     for (int32_t i = 0; i < translation->n; i++) {
-        free(translation->list[i].ids);
-        free(translation->list[i].attention);
-        free(translation->list[i].token_scores);
+        NM_FREE(translation->list[i].ids, translation->list[i].attention, translation->list[i].token_scores);
     }
     free(translation->list);
     *translation = (nm_translation){0};
@@ -389,9 +386,7 @@ static nm_token_selection select_tokens(const decode_job *job, const ordered *or
 
 static void selection_release(nm_token_selection *selection)
 {
-    free(selection->ids);
-    free(selection->offsets);
-    free(selection->source_of);
+    NM_FREE(selection->ids, selection->offsets, selection->source_of);
 }
 
 /* Searches translations of a batch, or scores given ones. */
@@ -579,8 +574,7 @@ static nm_status run_job(nm_decoder *decoder, decode_job *job, size_t n, nm_erro
                                 : run_serial(job, &decoder->scorer, err));
     for (size_t i = 0; i < n && status != NM_OK; i++)
         nm_translation_release(&job->out[i]);
-    free(job->order);
-    free(job->batches);
+    NM_FREE(job->order, job->batches);
     return status;
 }
 

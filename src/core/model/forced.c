@@ -2,7 +2,6 @@
  * the KV cache, including those of the same step. */
 #include "model/forced.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { STEP_TOKENS = 1024 }; /* maximum number of target tokens per step, to bound its memory */
@@ -119,9 +118,6 @@ nm_status nm_forced_run(nm_token_scorer *scorer, const nm_special_tokens *specia
     if (attention)
         f->attention = (nm_attention_request){.layer = attention->layer, .head = attention->head};
     nm_status status = run_targets(f, err);
-    free(f->first_rows);
-    free(f->self_rows);
-    free(f->cross_rows);
-    free(f->attention.weights);
+    NM_FREE(f->first_rows, f->self_rows, f->cross_rows, f->attention.weights);
     return status;
 }

@@ -153,8 +153,7 @@ void nm_incremental_free(nm_incremental *inc)
         nm_backend_dealloc(inc->backend, inc->packed);
     caches_free(inc, inc->self);
     caches_free(inc, inc->cross);
-    free(inc->registered);
-    free(inc->aligned_cache);
+    NM_FREE(inc->registered, inc->aligned_cache);
     nm_tape_release(&inc->tape);
     nm_tape_release(&inc->table_tape);
     free(inc);

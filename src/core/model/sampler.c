@@ -141,13 +141,9 @@ void nm_sampler_free(nm_sampler *self)
     nm_incremental_free(self->incremental);
     nm_tape_release(&self->tape);
     nm_backend_dealloc(self->model->backend, self->logits);
-    free(self->raw);
-    free(self->log_p);
-    free(self->candidates);
-    free(self->penalized);
+    NM_FREE(self->raw, self->log_p, self->candidates, self->penalized);
     if (self->owns_tokens) {
-        free(self->tokens.newlines);
-        free(self->tokens.excluded);
+        NM_FREE(self->tokens.newlines, self->tokens.excluded);
     }
     free(self);
 }
@@ -476,11 +472,7 @@ static void batch_release(batch *b)
 {
     for (int32_t i = 0; i < b->n; i++)
         free(b->live[i].rows);
-    free(b->live);
-    free(b->ids);
-    free(b->positions);
-    free(b->offsets);
-    free(b->self_rows);
+    NM_FREE(b->live, b->ids, b->positions, b->offsets, b->self_rows);
 }
 
 nm_status nm_sampler_run(nm_sampler *self, const nm_sampler_prompts *prompts, const nm_stop *stop,

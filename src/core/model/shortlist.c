@@ -1,12 +1,10 @@
 #include "model/shortlist.h"
 
-#include <stdlib.h>
+#include "base/memory.h"
 
 void nm_shortlist_release(nm_shortlist *self)
 {
-    free(self->offsets);
-    free(self->targets);
-    free(self->allowed);
+    NM_FREE(self->offsets, self->targets, self->allowed);
     nm_ids_release(&self->always);
     *self = (nm_shortlist){0};
 }

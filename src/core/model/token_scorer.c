@@ -91,15 +91,8 @@ void nm_token_scorer_release(nm_token_scorer *scorer)
     void *device[] = {scorer->logits, scorer->best, scorer->given, scorer->mixture, scorer->selected};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         nm_backend_dealloc(scorer->backend, device[i]);
-    free(scorer->models);
-    free(scorer->of);
-    free(scorer->best_host);
-    free(scorer->raw);
-    free(scorer->values);
-    free(scorer->eos_values);
-    free(scorer->given_values);
-    free(scorer->all);
-    free(scorer->columns);
+    NM_FREE(scorer->models, scorer->of, scorer->best_host, scorer->raw, scorer->values, scorer->eos_values,
+            scorer->given_values, scorer->all, scorer->columns);
     *scorer = (nm_token_scorer){0};
 }
 

@@ -148,8 +148,7 @@ size_t nm_fold_count(const nm_fold *fold)
 void nm_fold_release(nm_fold *fold)
 {
     for (size_t i = 0; i < fold->n; i++) {
-        free(fold->sites[i].readers);
-        free(fold->sites[i].scale);
+        NM_FREE(fold->sites[i].readers, fold->sites[i].scale);
     }
     free(fold->sites);
     *fold = (nm_fold){0};

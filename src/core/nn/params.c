@@ -17,19 +17,16 @@ void nm_params_release(nm_params *params)
 {
     nm_params_from_int8(params);
     for (size_t i = 0; i < params->n; i++) {
-        free((void *)(uintptr_t)params->list[i]->tensor.name);
-        free(params->list[i]);
+        NM_FREE((void *)(uintptr_t)params->list[i]->tensor.name, params->list[i]);
     }
     for (size_t i = 0; i < params->n_norms; i++) {
-        free((void *)(uintptr_t)params->norms[i]->site.name);
-        free(params->norms[i]);
+        NM_FREE((void *)(uintptr_t)params->norms[i]->site.name, params->norms[i]);
     }
     void *slabs[] = {params->values, params->grads, params->state, params->statistics};
     for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++)
         if (slabs[i])
             nm_backend_dealloc(params->backend, slabs[i]);
-    free(params->list);
-    free(params->norms);
+    NM_FREE(params->list, params->norms);
     nm_norm_assignments_release(&params->assignments);
     *params = (nm_params){0};
 }
@@ -110,8 +107,7 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
         copy.groups = (int32_t)config->groups;
     nm_status status = nm_norm_prepare(norm, type, nm_options_find(options, section), &copy, err);
     if (status != NM_OK) {
-        free((void *)(uintptr_t)copy.name);
-        free(norm);
+        NM_FREE((void *)(uintptr_t)copy.name, norm);
         return assigned ? nm_error_prefix(err, "norm.at: %s=%s", assigned->sites, type) : status;
     }
     norm->site.name = copy.name;
@@ -370,7 +366,6 @@ void nm_norm_snapshot_restore(nm_norm_snapshot *snapshot, nm_params *params)
                sizeof params->norms[n]->counters);
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_discard_statistics(params->norms[n]);
-    free(snapshot->state);
-    free(snapshot->counters);
+    NM_FREE(snapshot->state, snapshot->counters);
     *snapshot = (nm_norm_snapshot){0};
 }

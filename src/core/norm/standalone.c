@@ -164,9 +164,7 @@ void nm_norm_free(nm_norm *norm)
         free_memory(owner->backend, norm->statistics[i]);
     nm_norm_pass_free(owner->pass);
     nm_options_free(owner->options);
-    free(owner->name);
-    free(owner);
-    free(norm);
+    NM_FREE(owner->name, owner, norm);
 }
 
 nm_norm_pass *nm_norm_pass_create(nm_norm *norm)

@@ -7,7 +7,6 @@
  * deviation of its figure 2; this is the ratio of its equation 5 with running statistics instead of
  * expectations. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "probe/instrument.h"
@@ -65,8 +64,7 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
     for (int i = 0; i < n; i++) {
         bool root = strcmp(all[i].quantity, "mean") != 0;
         nm_line_number(line, all[i].quantity, distance(all[i].batch, all[i].running, width, root) / scale);
-        free(all[i].batch);
-        free(all[i].running);
+        NM_FREE(all[i].batch, all[i].running);
     }
 }
 

@@ -368,9 +368,7 @@ nm_status nm_gradient_bounds_measure(nm_gradient_bounds *bounds, nm_task *task, 
                                .batch = after_batch};
     nm_status status = nm_eval_pass_run(&pass, &bounds->batches, err);
     for (size_t i = 0; i < bounds->n_theorem; i++) {
-        free(l.histories[i].start);
-        free(l.histories[i].lambda);
-        free(l.histories[i].gamma_least);
+        NM_FREE(l.histories[i].start, l.histories[i].lambda, l.histories[i].gamma_least);
     }
     free(l.histories);
     order_sites(bounds);
@@ -383,8 +381,6 @@ nm_status nm_gradient_bounds_measure(nm_gradient_bounds *bounds, nm_task *task, 
 
 void nm_gradient_bounds_release(nm_gradient_bounds *bounds)
 {
-    free(bounds->lemma);
-    free(bounds->theorem);
-    free(bounds->groups);
+    NM_FREE(bounds->lemma, bounds->theorem, bounds->groups);
     *bounds = (nm_gradient_bounds){0};
 }

@@ -183,13 +183,10 @@ void nm_tid_accumulator_finish(nm_tid_accumulator *acc, nm_tid *tid)
         tid->sites[s].variance /= n;
         tid->sites[s].square /= n;
         tid->batches = site->batches;
-        free(site->mean);
-        free(site->variance);
-        free(site->square);
+        NM_FREE(site->mean, site->variance, site->square);
     }
     select_default(tid);
-    free(acc->sites);
-    free(acc);
+    NM_FREE(acc->sites, acc);
 }
 
 nm_status nm_tid_measure(nm_tid *tid, nm_task *task, nm_model *model, int64_t max_batches, nm_error *err)

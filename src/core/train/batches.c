@@ -1,6 +1,5 @@
 #include "train/batches.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
@@ -76,8 +75,7 @@ static void sort_examples(example **examples, int64_t n)
         from = sorted;
     }
     *examples = from;
-    free(to);
-    free(counts);
+    NM_FREE(to, counts);
 }
 
 static uint32_t random_key(const nm_batching *batching, uint32_t epoch, uint32_t site, int64_t index)
@@ -178,8 +176,7 @@ nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, ui
 
 void nm_batches_release(nm_batches *batches)
 {
-    free(batches->order);
-    free(batches->starts);
+    NM_FREE(batches->order, batches->starts);
     *batches = (nm_batches){0};
 }
 

@@ -336,11 +336,7 @@ static void mpi_free(nm_comm *comm)
     }
     pthread_mutex_destroy(&c->mutex);
     pthread_cond_destroy(&c->wake);
-    free(c->pending);
-    free(c->results);
-    free(c->sent);
-    free(c->finished);
-    free(c);
+    NM_FREE(c->pending, c->results, c->sent, c->finished, c);
 }
 
 static const nm_comm_type nm_comm_mpi = {.name = "mpi",

@@ -138,9 +138,7 @@ void nm_lockstep_free(nm_lockstep *lockstep)
     }
     pthread_mutex_destroy(&lockstep->mutex);
     pthread_cond_destroy(&lockstep->scheduler);
-    free(lockstep->lanes);
-    free(lockstep->waiting);
-    free(lockstep);
+    NM_FREE(lockstep->lanes, lockstep->waiting, lockstep);
 }
 
 /* Runs the lane until it joins or its pass ends. */

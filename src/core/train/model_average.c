@@ -101,8 +101,7 @@ static nm_status check_same_section(const nm_safetensors *first, const nm_safete
                              "%s: %s.%s differs from that of %s: models of different configurations have no "
                              "common mean",
                              nm_safetensors_path(other), name, line, nm_safetensors_path(first));
-    free(section);
-    free(others);
+    NM_FREE(section, others);
     return status;
 }
 

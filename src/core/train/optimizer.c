@@ -1,7 +1,5 @@
 #include "train/optimizer.h"
 
-#include <stdlib.h>
-
 static void add_range(nm_optimizer *optimizer, nm_param_range range)
 {
     nm_param_range *next = &optimizer->trainable[optimizer->n_trainable];
@@ -115,9 +113,7 @@ void nm_optimizer_release(nm_optimizer *optimizer)
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i])
             nm_backend_dealloc(optimizer->tree->params->backend, memory[i]);
-    free(optimizer->trainable);
-    free(optimizer->blocks);
-    free(optimizer->block_sums);
+    NM_FREE(optimizer->trainable, optimizer->blocks, optimizer->block_sums);
     *optimizer = (nm_optimizer){0};
 }
 

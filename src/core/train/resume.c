@@ -127,8 +127,7 @@ static nm_status set_aside(const nm_trainer *trainer, int64_t update, const char
     if (status == NM_OK && rename(path, damaged) && errno != ENOENT)
         status = nm_fail(err, nm_file_error_status(errno), "%s: cannot be renamed to %s: %s", path, damaged,
                          strerror(errno));
-    free(path);
-    free(damaged);
+    NM_FREE(path, damaged);
     return status;
 }
 

@@ -234,8 +234,7 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     }
     if (status != NM_OK) {
         nm_options_free(run);
-        free(differences.text);
-        free(moved);
+        NM_FREE(differences.text, moved);
         return status;
     }
     if (differences.text)
@@ -245,8 +244,7 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
                          "%s%s: the schedule ends with the new limit, so the learning rate of the "
                          "next update is not the one that the run stopped with",
                          *warning ? "; " : "", moved);
-    free(differences.text);
-    free(moved);
+    NM_FREE(differences.text, moved);
     *effective = run;
     return NM_OK;
 }

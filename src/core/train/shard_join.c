@@ -2,7 +2,6 @@
  * update). */
 #include "train/shards_private.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct join_node {
@@ -56,9 +55,7 @@ void nm_shard_join_close(nm_shard_tree *tree)
         nm_backend_dealloc(tree->params->backend, join->stack);
     if (join->records)
         nm_backend_dealloc(tree->params->backend, join->records);
-    free(join->nodes);
-    free(join->messages);
-    free(join);
+    NM_FREE(join->nodes, join->messages, join);
 }
 
 static void copy_vectors(nm_shard_tree *tree, const nm_shard_statistics *shape, void *const *to,

@@ -93,12 +93,7 @@ static void close_inbox(nm_shard_tree *tree)
         return;
     if (inbox->grads)
         nm_backend_dealloc(tree->params->backend, inbox->grads);
-    free(inbox->positions);
-    free(inbox->first);
-    free(inbox->parts);
-    free(inbox->rest);
-    free(inbox->messages);
-    free(inbox);
+    NM_FREE(inbox->positions, inbox->first, inbox->parts, inbox->rest, inbox->messages, inbox);
 }
 
 size_t nm_shard_tree_slabs(int64_t n_shards, const nm_comm *comm)

@@ -446,8 +446,5 @@ void nm_trainer_close(nm_trainer *trainer)
         trainer->task.type->close(&trainer->task);
     nm_backend_free(trainer->backend);
     nm_folder_lock_release(&trainer->lock);
-    free(trainer->messages);
-    free(trainer->config_text);
-    free(trainer->folder);
-    free(trainer);
+    NM_FREE(trainer->messages, trainer->config_text, trainer->folder, trainer);
 }

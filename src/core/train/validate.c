@@ -2,7 +2,6 @@
  * statistics of each batch (RBN reduces the difference of the two losses); the score of the task. The
  * training state does not change. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "train/option_check.h"
 #include "train/trainer_private.h"
@@ -160,7 +159,6 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_training_validation *v, nm
 
 void nm_task_score_release(nm_task_score *score)
 {
-    free(score->samples);
-    free((void *)(uintptr_t)score->counts.values);
+    NM_FREE(score->samples, (void *)(uintptr_t)score->counts.values);
     *score = (nm_task_score){0};
 }

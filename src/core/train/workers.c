@@ -1,6 +1,5 @@
 #include "train/workers.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "train/shards.h"
@@ -23,8 +22,7 @@ void nm_workers_reset(nm_workers *workers, const nm_params *params)
 
 void nm_workers_release(nm_workers *workers)
 {
-    free(workers->states);
-    free(workers->counters);
+    NM_FREE(workers->states, workers->counters);
     *workers = (nm_workers){0};
 }
 

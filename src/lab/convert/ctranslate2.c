@@ -98,8 +98,7 @@ static void add_linear(exporter *to, linear *l, const char *name)
 {
     nm_tensor_list_add(&to->tensors, l->weight, l->rows, l->cols, "%s/weight", name);
     nm_tensor_list_add(&to->tensors, l->bias, 0, l->rows, "%s/bias", name);
-    free(l->weight);
-    free(l->bias);
+    NM_FREE(l->weight, l->bias);
 }
 
 static const double RMS_SCALE = 0x1p20, AFFINE_SCALE = 0x1p-40;
@@ -370,8 +369,7 @@ static void add_projection(exporter *to, const output_projection *from, const st
     else
         nm_tensor_list_add(&to->tensors, l.weight, l.rows, l.cols, "decoder/projection/weight");
     nm_tensor_list_add(&to->tensors, l.bias, 0, l.rows, "decoder/projection/bias");
-    free(l.weight);
-    free(l.bias);
+    NM_FREE(l.weight, l.bias);
 }
 
 static const char *add_table(exporter *to, const nm_tensor *table, bool fixnorm, const char *name)
@@ -384,8 +382,7 @@ static const char *add_table(exporter *to, const nm_tensor *table, bool fixnorm,
 
 static void release_output(stack_output *output)
 {
-    free(output->gain);
-    free(output->shift);
+    NM_FREE(output->gain, output->shift);
 }
 
 static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allowed)

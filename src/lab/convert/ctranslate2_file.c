@@ -1,6 +1,5 @@
 #include "convert/ctranslate2_file.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bf16.h"
@@ -12,11 +11,7 @@ static const size_t type_bytes[NM_CT2_N_TYPES] = {4, 1, 2, 4, 2, 2};
 void nm_ct2_file_release(nm_ct2_file *file)
 {
     nm_counter_release(&file->names);
-    free(file->variables);
-    free(file->aliased);
-    free(file->bytes);
-    free(file->spec);
-    free(file->path);
+    NM_FREE(file->variables, file->aliased, file->bytes, file->spec, file->path);
     *file = (nm_ct2_file){0};
 }
 

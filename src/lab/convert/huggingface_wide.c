@@ -138,8 +138,7 @@ static wide_linear linear_of(const wide_writer *to, const nm_tensor *weight, con
 
 static void release_linear(wide_linear *l)
 {
-    free(l->weight);
-    free(l->bias);
+    NM_FREE(l->weight, l->bias);
 }
 
 /* W' and b' of a layer that reads the output of a norm. */
@@ -175,9 +174,7 @@ static void write_stream(const wide_writer *to, wide_linear *l, const wide_stack
         for (int32_t r = 0; r < to->D && c < cols; r++)
             wide[(size_t)r * (size_t)cols + (size_t)c] = out[r];
     }
-    free(l->weight);
-    free(l->bias);
-    free(column);
+    NM_FREE(l->weight, l->bias, column);
     *l = (wide_linear){wide, out, to->D, cols};
 }
 
@@ -383,8 +380,7 @@ nm_status nm_huggingface_wide_gpt2(const nm_model *model, const nm_map_ids *ids,
     add_inputs(&to, &stack, table, lm->table->rows, nm_lm_embedding_factor(c), true,
                "transformer.wte.weight");
     add_inputs(&to, &stack, positions, (int32_t)c->context, 1, false, "transformer.wpe.weight");
-    free(table);
-    free(positions);
+    NM_FREE(table, positions);
     for (int32_t i = 0; i < lm->stack.config.layers; i++) {
         const nm_layer *layer = &lm->stack.layers[i];
         attention_parts parts;

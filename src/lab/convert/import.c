@@ -395,8 +395,6 @@ nm_status nm_import_finish(nm_import *import, const char *path)
 void nm_import_release(nm_import *import)
 {
     nm_loaded_model_close(&import->loaded);
-    free(import->codes.text);
-    free(import->ids[0]);
-    free(import->ids[1]);
+    NM_FREE(import->codes.text, import->ids[0], import->ids[1]);
     *import = (nm_import){0};
 }

@@ -1,7 +1,6 @@
 #include "convert/norm_map.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
 
@@ -82,7 +81,6 @@ nm_status nm_norm_map_make(nm_norm_map *map, const nm_norm *norm, nm_backend *ba
 
 void nm_norm_map_release(nm_norm_map *map)
 {
-    free(map->gain);
-    free(map->shift);
+    NM_FREE(map->gain, map->shift);
     *map = (nm_norm_map){0};
 }

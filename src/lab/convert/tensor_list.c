@@ -32,8 +32,7 @@ void nm_tensor_list_alias(nm_tensor_list *list, const char *name, const char *of
 void nm_tensor_list_release(nm_tensor_list *list)
 {
     for (size_t i = 0; i < list->n; i++) {
-        free(list->items[i].name);
-        free(list->items[i].data);
+        NM_FREE(list->items[i].name, list->items[i].data);
     }
     free(list->items);
     *list = (nm_tensor_list){0};

@@ -220,8 +220,7 @@ static nm_status measure(nm_experiment *c, nm_stop *stop, measured *points, nm_e
     }
     for (size_t i = 0; i < n; i++) {
         NM_THEN(status, find_seconds(c, trials[i], &points[trials[i]->variant], err));
-        free(trials[i]);
-        free(folders[i]);
+        NM_FREE(trials[i], folders[i]);
     }
     for (size_t p = 0; p < c->points.n; p++)
         points[p].seconds = points[point_of_speed(c, points, p)].seconds;

@@ -163,8 +163,7 @@ static seed_scores seed_scores_of(const nm_variant_summary *summary, const nm_va
 
 static void seed_scores_release(seed_scores *scores)
 {
-    free(scores->scores);
-    free(scores->resamples);
+    NM_FREE(scores->scores, scores->resamples);
 }
 
 static bool same_test_set(const nm_variant_summary *a, const nm_variant_summary *b)

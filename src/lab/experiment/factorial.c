@@ -308,12 +308,10 @@ json_t *nm_factorial_json(const nm_factorial *f)
 void nm_factorial_release(nm_factorial *f)
 {
     for (size_t k = 0; k < f->n_effects; k++) {
-        free((char *)f->effects[k].term);
-        free((char *)f->effects[k].contrast);
+        NM_FREE((char *)f->effects[k].term, (char *)f->effects[k].contrast);
     }
     free(f->effects);
     nm_grid_release(&f->factors);
-    free(f->norms);
-    free(f->rates);
+    NM_FREE(f->norms, f->rates);
     *f = (nm_factorial){0};
 }

@@ -19,8 +19,7 @@
 void nm_run_queue_clear(nm_run_queue *queue)
 {
     for (size_t i = 0; i < queue->n; i++) {
-        free(queue->jobs[i].folder);
-        free(queue->jobs[i].log_path);
+        NM_FREE(queue->jobs[i].folder, queue->jobs[i].log_path);
         nm_settings_release(&queue->jobs[i].continued);
         nm_run_result_release(&queue->jobs[i].result);
     }

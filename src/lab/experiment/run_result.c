@@ -23,8 +23,7 @@
 
 void nm_run_result_release(nm_run_result *result)
 {
-    free(result->samples);
-    free(result->draws);
+    NM_FREE(result->samples, result->draws);
     json_decref(result->tid);
     *result = (nm_run_result){0};
 }
@@ -317,11 +316,7 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
     result->grad_norm = nm_median(gradients.list, gradients.n);
     result->update_seconds = nm_median(p.updates.list, p.updates.n);
     result->validation_seconds = nm_median(p.validations.list, p.validations.n) - result->update_seconds;
-    free(p.updates.list);
-    free(p.validations.list);
-    free(speeds.list);
-    free(gradients.list);
-    free(text);
+    NM_FREE(p.updates.list, p.validations.list, speeds.list, gradients.list, text);
     return NM_OK;
 }
 

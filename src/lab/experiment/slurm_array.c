@@ -551,9 +551,6 @@ nm_status nm_slurm_array_train(nm_run_queue *queue, const char *folder, const ch
     }
     for (size_t i = 0; i < self.n_arrays; i++)
         free(self.arrays[i].tasks);
-    free(self.arrays);
-    free(self.tasks);
-    free(self.name);
-    free(self.folder);
+    NM_FREE(self.arrays, self.tasks, self.name, self.folder);
     return status;
 }

@@ -362,8 +362,7 @@ static void write_verdict(const nm_study_procedure *s, size_t seeds, char **text
         say_of(text, s, "equivalent", "is", "are", like);
     if (strcmp(verdict, "best") || count_state(s->variants, s->config.n, "worse") > 1)
         say_of(text, s, "worse", "is", "are", than);
-    free(than);
-    free(like);
+    NM_FREE(than, like);
     nm_format_append(text, "%s was trained with %zu fresh seed%s. ",
                      s->n_finalists == 1 ? "It" : "Each finalist", seeds, seeds == 1 ? "" : "s");
     if (open && seeds == 1)

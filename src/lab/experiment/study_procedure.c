@@ -24,9 +24,7 @@ nm_status nm_study_procedure_open(nm_study_procedure *s, nm_error *err)
 void nm_study_procedure_release(nm_study_procedure *s)
 {
     nm_free_list(s->runs, s->n_runs);
-    free(s->states);
-    free(s->variants);
-    free(s->paragraph);
+    NM_FREE(s->states, s->variants, s->paragraph);
     json_decref(s->texts);
     nm_run_journal_close(&s->journal);
     *s = (nm_study_procedure){0};
@@ -548,8 +546,8 @@ static nm_status choose_finalists(nm_study_procedure *s, double **values, int64_
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < i; j++) {
             size_t most = 0, other = 0;
-            free(nm_study_trials(s, "select", order[i], &most));
-            free(nm_study_trials(s, "select", order[j], &other));
+            NM_FREE(nm_study_trials(s, "select", order[i], &most),
+                    nm_study_trials(s, "select", order[j], &other));
             most = most < other ? most : other;
             NM_AUTO_FREE double *d = nm_allocate((most + 1) * sizeof *d);
             for (size_t r = 0; r < most; r++)

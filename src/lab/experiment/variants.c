@@ -25,8 +25,7 @@ void nm_settings_add_all(nm_settings *settings, const nm_settings *more)
 void nm_settings_release(nm_settings *settings)
 {
     for (size_t i = 0; i < settings->n; i++) {
-        free(settings->list[i].key);
-        free(settings->list[i].value);
+        NM_FREE(settings->list[i].key, settings->list[i].value);
     }
     free(settings->list);
     *settings = (nm_settings){0};

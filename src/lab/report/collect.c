@@ -172,9 +172,7 @@ void nm_collect_history(const nm_report *report, const nm_figure *figure, nm_dra
         for (size_t i = 0; i < s.n; i++)
             nm_curve_add(curve, s.x[i] / unit, s.sum[i] / (double)s.count[i]);
         nm_drawing_drop_empty(drawing);
-        free(s.x);
-        free(s.sum);
-        free(s.count);
+        NM_FREE(s.x, s.sum, s.count);
     }
 }
 

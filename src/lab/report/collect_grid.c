@@ -359,9 +359,7 @@ void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_dr
         drawing->y_label = nm_duplicate(grid->axes[axes[1]].key);
         drawing->note = make_note(&s, include, false, "Lighter is better. ");
     }
-    free(p.x);
-    free(p.y);
-    free(s.list);
+    NM_FREE(p.x, p.y, s.list);
 }
 
 /* The group that varies the most settings; NULL if no group varies three or more. */
@@ -487,7 +485,5 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
         drawing->note = make_note(&s, include, false, "The best point of each group is drawn bold. ");
     }
     nm_free_list(p.values, p.n);
-    free(p.n_values);
-    free(p.axes);
-    free(s.list);
+    NM_FREE(p.n_values, p.axes, s.list);
 }

@@ -168,6 +168,5 @@ void nm_collect_batch_layers(const nm_report *report, const nm_figure *figure, n
     } else {
         free(ticks);
     }
-    free(v.layers);
-    free(v.values);
+    NM_FREE(v.layers, v.values);
 }

@@ -1,6 +1,5 @@
 /* The curves of a figure. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
 #include "report/figure.h"
@@ -60,13 +59,6 @@ void nm_curve_sort(nm_curve *curve)
 
 void nm_curve_release(nm_curve *curve)
 {
-    free(curve->x);
-    free(curve->y);
-    free(curve->low);
-    free(curve->high);
-    free(curve->name);
-    free(curve->value);
-    free(curve->mean_x);
-    free(curve->mean_y);
-    free(curve->runs.list);
+    NM_FREE(curve->x, curve->y, curve->low, curve->high, curve->name, curve->value, curve->mean_x,
+            curve->mean_y, curve->runs.list);
 }

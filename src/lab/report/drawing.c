@@ -230,14 +230,7 @@ void nm_drawing_release(nm_drawing *drawing)
         free(drawing->rows[i]);
     for (size_t i = 0; i < drawing->n_labels; i++)
         free(drawing->labels[i].text);
-    free(drawing->labels);
-    free(drawing->ticks);
-    free(drawing->rows);
-    free(drawing->at);
-    free(drawing->title);
-    free(drawing->x_label);
-    free(drawing->y_label);
-    free(drawing->note);
-    free(drawing->curves);
+    NM_FREE(drawing->labels, drawing->ticks, drawing->rows, drawing->at, drawing->title, drawing->x_label,
+            drawing->y_label, drawing->note, drawing->curves);
     *drawing = (nm_drawing){0};
 }

@@ -140,16 +140,10 @@ static void release_values(values *v)
     for (size_t i = 0; i < v->n; i++) {
         NM_AUTO_FREE Norma__Value *value = v->list[i];
         if (value->value_case == NORMA__VALUE__VALUE_HISTO) {
-            free(value->histo->bucket);
-            free(value->histo->bucket_limit);
-            free(value->histo);
+            NM_FREE(value->histo->bucket, value->histo->bucket_limit, value->histo);
         } else if (value->value_case == NORMA__VALUE__VALUE_TENSOR) {
-            free(value->tensor->string_val[0].data);
-            free(value->tensor->string_val);
-            free(value->tensor->tensor_shape);
-            free(value->tensor);
-            free(value->metadata->plugin_data);
-            free(value->metadata);
+            NM_FREE(value->tensor->string_val[0].data, value->tensor->string_val, value->tensor->tensor_shape,
+                    value->tensor, value->metadata->plugin_data, value->metadata);
         }
         free(value->tag);
     }

@@ -183,7 +183,5 @@ void nm_events_close(nm_events *events)
         return;
     if (events->out)
         fclose(events->out);
-    free(events->path);
-    free(events->log_path);
-    free(events);
+    NM_FREE(events->path, events->log_path, events);
 }

@@ -375,8 +375,7 @@ static seed_scores seed_scores_of(const nm_report *report, const nm_run_set *set
 
 static void seed_scores_release(seed_scores *s)
 {
-    free(s->scores);
-    free(s->draws);
+    NM_FREE(s->scores, s->draws);
 }
 
 nm_run_set nm_report_seeds(const nm_report *report, size_t r)
@@ -449,9 +448,7 @@ static nm_report_result result_of(const nm_report_run *run)
 
 void nm_report_refresh(nm_report *report)
 {
-    free(report->score_tag);
-    free(report->score_name);
-    free(report->test_name);
+    NM_FREE(report->score_tag, report->score_name, report->test_name);
     report->score_rises = false;
     find_score(report);
     find_test_score(report);
@@ -485,11 +482,7 @@ void nm_report_close(nm_report *report)
     for (size_t i = 0; i < report->n; i++)
         nm_report_run_release(&report->runs[i]);
     nm_score_grid_release(&report->grid);
-    free(report->runs);
-    free(report->results);
-    free(report->styles);
-    free(report->score_tag);
-    free(report->score_name);
-    free(report->test_name);
+    NM_FREE(report->runs, report->results, report->styles, report->score_tag, report->score_name,
+            report->test_name);
     *report = (nm_report){0};
 }

@@ -351,8 +351,7 @@ nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char 
 static void release_texts(nm_text *texts, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        free(texts[i].key);
-        free(texts[i].value);
+        NM_FREE(texts[i].key, texts[i].value);
     }
     free(texts);
 }
@@ -360,22 +359,16 @@ static void release_texts(nm_text *texts, size_t n)
 void nm_report_run_release(nm_report_run *run)
 {
     for (size_t i = 0; i < run->n_series; i++) {
-        free(run->series[i].tag);
-        free(run->series[i].update);
-        free(run->series[i].seconds);
-        free(run->series[i].value);
+        NM_FREE(run->series[i].tag, run->series[i].update, run->series[i].seconds, run->series[i].value);
     }
     for (size_t i = 0; i < run->n_vectors; i++) {
-        free(run->vectors[i].tag);
-        free(run->vectors[i].values);
+        NM_FREE(run->vectors[i].tag, run->vectors[i].values);
     }
     release_texts(run->texts, run->n_texts);
     release_texts(run->settings, run->n_settings);
     free(run->series);
     nm_hash_map_release(&run->map);
-    free(run->vectors);
-    free(run->folder);
-    free(run->name);
+    NM_FREE(run->vectors, run->folder, run->name);
     *run = (nm_report_run){0};
 }
 

@@ -99,8 +99,7 @@ static void add_column(columns *all, const nm_report_run *runs, size_t n, const 
     if (differs) {
         NM_APPEND(all->list, all->n, all->capacity, c);
     } else {
-        free(c.texts);
-        free(c.numbers);
+        NM_FREE(c.texts, c.numbers);
     }
 }
 
@@ -119,8 +118,7 @@ static columns find_columns(const nm_report_run *runs, size_t n)
 static void release_columns(columns *all)
 {
     for (size_t c = 0; c < all->n; c++) {
-        free(all->list[c].texts);
-        free(all->list[c].numbers);
+        NM_FREE(all->list[c].texts, all->list[c].numbers);
     }
     free(all->list);
 }
@@ -350,21 +348,15 @@ void nm_score_grid_make(nm_score_grid *grid, const nm_report_run *runs, const nm
 void nm_score_grid_release(nm_score_grid *grid)
 {
     for (size_t a = 0; a < grid->n_axes; a++) {
-        free(grid->axes[a].key);
-        free(grid->axes[a].coupled);
+        NM_FREE(grid->axes[a].key, grid->axes[a].coupled);
     }
     for (size_t g = 0; g < grid->n_groups; g++) {
-        free(grid->groups[g].name);
-        free(grid->groups[g].varies);
-        free(grid->groups[g].runs.list);
+        NM_FREE(grid->groups[g].name, grid->groups[g].varies, grid->groups[g].runs.list);
     }
     for (size_t p = 0; p < grid->n_points; p++) {
-        free(grid->points[p].values);
-        free(grid->points[p].runs.list);
+        NM_FREE(grid->points[p].values, grid->points[p].runs.list);
     }
-    free(grid->axes);
-    free(grid->groups);
-    free(grid->points);
+    NM_FREE(grid->axes, grid->groups, grid->points);
     *grid = (nm_score_grid){0};
 }
 

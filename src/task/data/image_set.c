@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -26,9 +25,7 @@ uint8_t *nm_image_set_add(nm_image_set *set, int32_t label)
 
 void nm_image_set_release(nm_image_set *set)
 {
-    free(set->pixels);
-    free(set->labels);
-    free(set->broken);
+    NM_FREE(set->pixels, set->labels, set->broken);
     *set = (nm_image_set){0};
 }
 

@@ -321,8 +321,7 @@ void nm_labeled_close(nm_labeled *texts)
     nm_buffer_release(&texts->text);
     nm_buffer_release(&texts->joined_label);
     free(texts->columns);
-    if (texts->stream && texts->stream != stdin)
-        fclose(texts->stream);
+    nm_input_close(texts->stream);
     *texts = (nm_labeled){0};
 }
 

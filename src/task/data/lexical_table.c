@@ -232,14 +232,12 @@ nm_status nm_lexical_table_learn(nm_lexical_table *table, const nm_corpus sides[
     table->perplexity = m.n_targets ? exp(-m.log_likelihood / (double)m.n_targets) : 1;
     for (int32_t e = 0; e <= config->source_size; e++)
         free(m.of[e].cells);
-    free(m.of);
-    free(m.sums);
+    NM_FREE(m.of, m.sums);
     return status;
 }
 
 void nm_lexical_table_release(nm_lexical_table *table)
 {
-    free(table->offsets);
-    free(table->entries);
+    NM_FREE(table->offsets, table->entries);
     *table = (nm_lexical_table){0};
 }

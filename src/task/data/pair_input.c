@@ -129,8 +129,7 @@ bool nm_pair_source_has_markup(const nm_pair_config *config, const char *source)
         bool found;
         find_file(config, name, &path, &found, NM_IGNORED);
         markup |= nm_markup_kind_of(path) != NM_MARKUP_NONE;
-        free(path);
-        free(name);
+        NM_FREE(path, name);
     }
     return markup;
 }
@@ -315,8 +314,7 @@ void nm_pair_input_close(nm_pair_input *self)
     for (int side = 0; side < NM_PAIR_SIDES; side++) {
         nm_markup_release(&self->lines[side]);
         nm_buffer_release(&self->texts[side]);
-        if (self->streams[side] && self->streams[side] != stdin)
-            fclose(self->streams[side]);
+        nm_input_close(self->streams[side]);
         free(self->paths[side]);
     }
     *self = (nm_pair_input){0};

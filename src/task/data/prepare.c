@@ -1,7 +1,6 @@
 #include "data/prepare.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "data/prepare_private.h"
@@ -298,8 +297,7 @@ static void release(nm_prepare *self)
         nm_counter_release(&self->words[side]);
         nm_counter_release(&self->bpe_counts[side]);
         nm_counter_release(&self->subwords[side]);
-        free(self->pieces[side].ends);
-        free(self->pieces[side].numbers);
+        NM_FREE(self->pieces[side].ends, self->pieces[side].numbers);
         nm_buffer_release(&self->spm_bytes[side]);
         if (!side || self->spm[side] != self->spm[0])
             nm_spm_free(self->spm[side]);

@@ -55,8 +55,7 @@ static void side_close(side_reader *self)
 {
     if (self->stream)
         fclose(self->stream);
-    free(self->path);
-    free(self->begins);
+    NM_FREE(self->path, self->begins);
 }
 
 /* Reads the next line. *more is false at the end of the file. */

@@ -33,9 +33,7 @@ static void close_reader(line_reader *self)
 {
     if (self->stream)
         fclose(self->stream);
-    free(self->path);
-    free(self->numbers);
-    free(self->line);
+    NM_FREE(self->path, self->numbers, self->line);
 }
 
 static nm_status next_line(line_reader *self, bool *more, nm_error *err)

@@ -59,8 +59,7 @@ void nm_prepare_reader_close(nm_prepare_reader *self)
 {
     nm_pair_input_close(&self->input);
     nm_buffer_release(&self->columns);
-    if (self->alignments.stream && self->alignments.stream != stdin)
-        fclose(self->alignments.stream);
+    nm_input_close(self->alignments.stream);
     nm_lines_release(&self->alignments);
     for (size_t i = 0; i < self->n_sources; i++) {
         free(self->sources[i].name);

@@ -140,11 +140,7 @@ static nm_status start_training(const nm_prepare_config *config, const char *rul
                                config->spm_byte_fallback ? "--byte_fallback=true" : "--byte_fallback=false",
                                NULL};
     int failed = nm_subprocess_start(arguments, folder, learn_files[MESSAGES], process);
-    free(type);
-    free(size);
-    free(coverage);
-    free(rules);
-    free(symbols);
+    NM_FREE(type, size, coverage, rules, symbols);
     if (failed == ENOENT)
         return nm_fail(
             err, NM_UNSUPPORTED,

@@ -7,7 +7,6 @@
 #include "data/prepare_chunk.h"
 
 #include <omp.h>
-#include <stdlib.h>
 
 #include "text/utf8.h"
 
@@ -76,9 +75,7 @@ static void job_close(split_job *self)
         nm_prepare_worker_release(&self->workers[i]);
     for (int i = 0; i < N_BLOCKS; i++)
         release_block(&self->blocks[i]);
-    free(self->workers);
-    free(self->blocks);
-    free(self->numbers);
+    NM_FREE(self->workers, self->blocks, self->numbers);
 }
 
 /* The line, truncated. The caller frees it. */

@@ -151,12 +151,10 @@ void nm_subword_sampler_free(nm_subword_sampler *self)
         nm_buffer_release(&self->workers[i].pieces);
         nm_ids_release(&self->workers[i].ids);
     }
-    free(self->workers);
-    free(self->entries);
+    NM_FREE(self->workers, self->entries);
     nm_bpe_free(self->bpe);
     nm_ids_release(&self->ids);
-    free(self->offsets);
-    free(self);
+    NM_FREE(self->offsets, self);
 }
 
 static void append_ids(nm_ids *ids, const int32_t *more, size_t n)

@@ -208,9 +208,7 @@ static nm_status bag_of_words_run(const nm_task *task, const nm_baseline_config 
         nm_sparse_release(&self.x[split]);
     free(self.weights);
     nm_hash_map_release(&words.map);
-    free(words.grams);
-    free(words.idf);
-    free(words.columns);
+    NM_FREE(words.grams, words.idf, words.columns);
     return NM_OK;
 }
 

@@ -2,7 +2,6 @@
  * validation file, a fraction of the training texts is held out, as in the code of the RBN paper. */
 #include "task/classification.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -163,8 +162,7 @@ static void classification_close(nm_task *task)
     nm_counter_release(&parts->labels);
     nm_counter_release(&parts->others);
     nm_text_coder_close(&parts->coder);
-    free(parts->note);
-    free(parts);
+    NM_FREE(parts->note, parts);
     task->parts = NULL;
 }
 

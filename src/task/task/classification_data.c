@@ -383,8 +383,7 @@ static void balance_classes(nm_labeled_set *set, size_t classes, double exponent
         }
     }
     more.cut = set->cut;
-    free(n);
-    free(seen);
+    NM_FREE(n, seen);
     nm_labeled_set_release(set);
     *set = more;
 }

@@ -220,9 +220,7 @@ static void image_close(nm_task *task)
     for (int split = 0; split < NM_IMAGE_SPLITS; split++)
         nm_image_set_release(&parts->sets[split]);
     nm_counter_release(&parts->classes);
-    free(parts->offsets);
-    free(parts->note);
-    free(parts);
+    NM_FREE(parts->offsets, parts->note, parts);
     task->parts = NULL;
 }
 

@@ -65,12 +65,9 @@ void nm_kneser_ney_free(nm_kneser_ney *model)
         return;
     for (int k = 0; k < MAX_ORDER; k++) {
         nm_hash_map_release(&model->tables[k].map);
-        free(model->tables[k].grams);
-        free(model->tables[k].contexts);
+        NM_FREE(model->tables[k].grams, model->tables[k].contexts);
     }
-    free(model->tokens);
-    free(model->ends);
-    free(model);
+    NM_FREE(model->tokens, model->ends, model);
 }
 
 int nm_kneser_ney_order(const nm_kneser_ney *model)

@@ -213,7 +213,6 @@ nm_status nm_lm_encode_file(nm_lm_text *self, const nm_lm_file *file, const nm_s
     documents.checked = true;
     nm_status status = encode_documents(self, &documents, stop, ids, counts, err);
     nm_documents_release(&documents);
-    if (stream != stdin)
-        fclose(stream);
+    nm_input_close(stream);
     return status;
 }

@@ -8,9 +8,7 @@
 
 void nm_sparse_release(nm_sparse *matrix)
 {
-    free(matrix->starts);
-    free(matrix->at);
-    free(matrix->values);
+    NM_FREE(matrix->starts, matrix->at, matrix->values);
     *matrix = (nm_sparse){0};
 }
 

@@ -8,7 +8,6 @@
  * c: count of t in s; N: number of sentences; N_t: number of sentences that contain t; mean: mean length of
  * the sentences; k = 1.2; b = 0.75. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "task/baseline.h"
@@ -68,10 +67,7 @@ static void build(sentence_index *self)
 
 static void release(sentence_index *self)
 {
-    free(self->starts);
-    free(self->postings);
-    free(self->penalties);
-    free(self->scores);
+    NM_FREE(self->starts, self->postings, self->penalties, self->scores);
 }
 
 static bool occurs(const int32_t *ids, int64_t n, int32_t id)

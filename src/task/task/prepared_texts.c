@@ -1,7 +1,5 @@
 #include "task/prepared_texts.h"
 
-#include <stdlib.h>
-
 #include "base/file.h"
 #include "data/checksums.h"
 #include "train/checkpoint.h"
@@ -88,11 +86,9 @@ nm_status nm_prepared_texts_read(nm_prepared_texts *texts, const char *path, nm_
 
 void nm_prepared_texts_release(nm_prepared_texts *texts)
 {
-    free(texts->settings);
-    free(texts->codes);
+    NM_FREE(texts->settings, texts->codes);
     for (int side = 0; side < 2; side++) {
-        free(texts->dictionaries[side]);
-        free(texts->subwords[side]);
+        NM_FREE(texts->dictionaries[side], texts->subwords[side]);
         nm_model_spm_release(&texts->spm[side]);
     }
     *texts = (nm_prepared_texts){0};

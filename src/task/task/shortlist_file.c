@@ -133,8 +133,7 @@ static nm_status read_lines(table *lines, const char *path, const nm_vocab *sour
         NM_THEN(status, parse_line(lines, &reader, source, target, err));
     }
     nm_lines_release(&reader);
-    if (stream != stdin)
-        fclose(stream);
+    nm_input_close(stream);
     if (status != NM_OK)
         return status;
     if (!lines->known || lines->known < lines->unknown)

@@ -85,12 +85,7 @@ static void tagging_close(nm_task *task)
         free(parts->tags[t]);
     nm_word_vectors_release(&parts->vectors);
     nm_word_vectors_release(&parts->bigram_vectors);
-    free(parts->tags);
-    free(parts->note);
-    free(parts->form_words);
-    free(parts->form_chars);
-    free(parts->char_starts);
-    free(parts);
+    NM_FREE(parts->tags, parts->note, parts->form_words, parts->form_chars, parts->char_starts, parts);
     task->parts = NULL;
 }
 

@@ -202,8 +202,7 @@ static bounds largest_sizes(const nm_task *task)
         all = all < task->max_tokens ? all : task->max_tokens;
         largest.tokens = all > largest.tokens ? all : largest.tokens;
         largest.chars = all_chars > largest.chars ? all_chars : largest.chars;
-        free(tokens);
-        free(chars);
+        NM_FREE(tokens, chars);
     }
     largest.tokens = largest.tokens ? largest.tokens : 1;
     largest.chars = largest.chars > largest.tokens ? largest.chars : largest.tokens;

@@ -19,9 +19,7 @@ void nm_tag_corpus_clear(nm_tag_corpus *corpus)
 
 void nm_tag_corpus_release(nm_tag_corpus *corpus)
 {
-    free(corpus->ids);
-    free(corpus->gold);
-    free(corpus->offsets);
+    NM_FREE(corpus->ids, corpus->gold, corpus->offsets);
     *corpus = (nm_tag_corpus){0};
 }
 
@@ -309,8 +307,7 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
             nm_fail(err, NM_USAGE, "%s: data.valid_fraction leaves no sentence for training: lower it", path);
     if (status == NM_OK && !corpus->forms.n)
         status = nm_fail(err, NM_FORMAT, "%s: contains no sentence", path);
-    free(r.tokens);
-    free(r.texts);
+    NM_FREE(r.tokens, r.texts);
     nm_tags_free(r.tags, r.n_tags);
     return status;
 }

@@ -267,8 +267,7 @@ static void translation_close(nm_task *task)
     nm_vocab_free(parts->source_subwords);
     nm_vocab_free(parts->target_subwords);
     nm_vocab_free(parts->target_vocab);
-    free(parts->allowed);
-    free(parts);
+    NM_FREE(parts->allowed, parts);
     task->parts = NULL;
 }
 

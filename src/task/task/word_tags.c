@@ -11,7 +11,6 @@
  *     frequent-tag   product over i of P(t_i | w_i)
  *     hmm            product over i of P(t_i | w_i) / P(t_i) P(t_i | t_{i-1}), a hidden Markov model */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "task/baseline.h"
@@ -182,8 +181,7 @@ static nm_status run(const nm_task *task, bool with_transitions, nm_baseline_res
     nm_counter_release(&self.keys);
     nm_buffer_release(&self.lower);
     nm_buffer_release(&self.key);
-    free(self.counts);
-    free(self.form_counts);
+    NM_FREE(self.counts, self.form_counts);
     return NM_OK;
 }
 

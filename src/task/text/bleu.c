@@ -49,9 +49,7 @@ void nm_bleu_free(nm_bleu *bleu)
     nm_ngrams_release(&bleu->ngrams);
     nm_buffer_release(&bleu->text);
     nm_buffer_release(&bleu->scratch);
-    free(bleu->hypothesis.ids);
-    free(bleu->reference.ids);
-    free(bleu);
+    NM_FREE(bleu->hypothesis.ids, bleu->reference.ids, bleu);
 }
 
 /* Lowercases and splits compounds, in this order; tokenization follows. Returns text itself or a buffer of

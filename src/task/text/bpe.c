@@ -1,7 +1,6 @@
 /* BPE models: codes files of subword-nmt (versions 0.1 and 0.2) and fastBPE, read and written. */
 #include "text/bpe.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -22,9 +21,7 @@ void nm_bpe_free(nm_bpe *bpe)
     nm_counter_release(&bpe->symbols);
     nm_counter_release(&bpe->whole);
     nm_hash_map_release(&bpe->ranks);
-    free(bpe->merges);
-    free(bpe->undo);
-    free(bpe);
+    NM_FREE(bpe->merges, bpe->undo, bpe);
 }
 
 void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, int64_t count)

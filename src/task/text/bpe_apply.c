@@ -92,10 +92,7 @@ void nm_bpe_applier_free(nm_bpe_applier *self)
     nm_buffer_release(&self->cache.entries);
     nm_hash_map_release(&self->cache.map);
     nm_buffer_release(&self->key);
-    free(self->nodes);
-    free(self->heap);
-    free(self->found);
-    free(self);
+    NM_FREE(self->nodes, self->heap, self->found, self);
 }
 
 /* Heap of candidates: lowest rank first, then leftmost. */

@@ -380,13 +380,7 @@ static void release(learner *self)
         free(self->pairs[i].occurrences);
     nm_counter_release(&self->symbols);
     nm_hash_map_release(&self->numbers);
-    free(self->letters);
-    free(self->words);
-    free(self->pairs);
-    free(self->active_pairs);
-    free(self->raised);
-    free(self->heap);
-    free(self->old);
+    NM_FREE(self->letters, self->words, self->pairs, self->active_pairs, self->raised, self->heap, self->old);
 }
 
 static void learn_merges(learner *self, int64_t n_merges, int64_t min_frequency, nm_bpe *bpe)

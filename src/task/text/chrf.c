@@ -3,7 +3,6 @@
  *     F = (1 + beta^2) P R / (beta^2 P + R) */
 #include "text/chrf.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -50,11 +49,8 @@ void nm_chrf_free(nm_chrf *chrf)
     nm_segment_words_release(&chrf->words);
     nm_ngrams_release(&chrf->ngrams);
     nm_buffer_release(&chrf->text);
-    free(chrf->hypothesis.chars);
-    free(chrf->hypothesis.words);
-    free(chrf->reference.chars);
-    free(chrf->reference.words);
-    free(chrf);
+    NM_FREE(chrf->hypothesis.chars, chrf->hypothesis.words, chrf->reference.chars, chrf->reference.words,
+            chrf);
 }
 
 static bool is_punctuation(char byte)

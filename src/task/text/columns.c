@@ -1,7 +1,6 @@
 #include "text/columns.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/words.h"
@@ -16,8 +15,7 @@ void nm_columns_release(nm_columns *columns)
 {
     nm_lines_release(&columns->lines);
     nm_buffer_release(&columns->text);
-    free(columns->starts);
-    free(columns->fields);
+    NM_FREE(columns->starts, columns->fields);
     *columns = (nm_columns){0};
 }
 

@@ -132,8 +132,7 @@ nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_
     if (n_lines)
         *n_lines = lines.number;
     nm_lines_release(&lines);
-    if (stream != stdin)
-        fclose(stream);
+    nm_input_close(stream);
     return status;
 }
 

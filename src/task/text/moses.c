@@ -557,9 +557,7 @@ static void moses_free(void *state)
     moses *self = state;
     nm_counter_release(&self->prefixes);
     nm_buffer_release(&self->word);
-    free(self->text.data);
-    free(self->next.data);
-    free(self);
+    NM_FREE(self->text.data, self->next.data, self);
 }
 
 const nm_tokenizer_type nm_tokenizer_moses = {

@@ -6,7 +6,6 @@
  * and the marks in `patterns`. */
 #include "text/moses_rules.h"
 
-#include <stdlib.h>
 #include <strings.h>
 
 #include "text/counter.h"
@@ -658,7 +657,5 @@ void nm_moses_detokenize(const nm_moses_language *language, const char *line, si
     nm_buffer_release(&spaced);
     nm_buffer_release(&self.text);
     nm_counter_release(&self.quotes);
-    free(self.words);
-    free(self.joined);
-    free(self.apart);
+    NM_FREE(self.words, self.joined, self.apart);
 }

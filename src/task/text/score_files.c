@@ -22,11 +22,9 @@ static void parallel_close(parallel *files)
     for (int i = 0; i < files->n_files; i++) {
         FILE *stream = files->lines[i].stream;
         nm_lines_release(&files->lines[i]);
-        if (stream && stream != stdin)
-            fclose(stream);
+        nm_input_close(stream);
     }
-    free(files->lines);
-    free(files->texts);
+    NM_FREE(files->lines, files->texts);
 }
 
 static nm_status parallel_open(parallel *files, const char *hypothesis, const char *const *references,

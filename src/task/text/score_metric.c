@@ -250,11 +250,7 @@ static void *f1_create(const nm_score_config *config)
 static void f1_free(void *workspace)
 {
     tag_lines *self = workspace;
-    free(self->predicted.text);
-    free(self->predicted.tags);
-    free(self->gold.text);
-    free(self->gold.tags);
-    free(self);
+    NM_FREE(self->predicted.text, self->predicted.tags, self->gold.text, self->gold.tags, self);
 }
 
 /* Writes a word of a line as a span tag with its final zero byte, and returns the end. */

@@ -13,12 +13,7 @@ void nm_spm_free(nm_spm *spm)
         return;
     nm_counter_release(&spm->texts);
     nm_hash_map_release(&spm->children);
-    free(spm->pieces);
-    free(spm->nodes);
-    free(spm->rules.units);
-    free(spm->rules.replacements);
-    free(spm->unknown_surface);
-    free(spm);
+    NM_FREE(spm->pieces, spm->nodes, spm->rules.units, spm->rules.replacements, spm->unknown_surface, spm);
 }
 
 void nm_spm_append_name(const nm_spm *spm, size_t id, nm_buffer *out)

@@ -23,16 +23,8 @@ void nm_spm_coder_free(nm_spm_coder *coder)
     if (!coder)
         return;
     nm_buffer_release(&coder->text);
-    free(coder->paths);
-    free(coder->ends);
-    free(coder->symbols);
-    free(coder->heap);
-    free(coder->undos);
-    free(coder->edges);
-    free(coder->last_edges);
-    free(coder->forward);
-    free(coder->partials);
-    free(coder);
+    NM_FREE(coder->paths, coder->ends, coder->symbols, coder->heap, coder->undos, coder->edges,
+            coder->last_edges, coder->forward, coder->partials, coder);
 }
 
 static uint32_t find_child(const nm_spm *spm, uint32_t parent, uint32_t point)

@@ -5,7 +5,6 @@
 #include "text/ter.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -69,15 +68,8 @@ void nm_ter_free(nm_ter *ter)
     nm_buffer_release(&ter->text);
     nm_buffer_release(&ter->scratch);
     nm_buffer_release(&ter->tokens);
-    free(ter->hypothesis.ids);
-    free(ter->reference.ids);
-    free(ter->moved.ids);
-    free(ter->table);
-    free(ter->rows);
-    free(ter->aligned);
-    free(ter->hypothesis_wrong);
-    free(ter->reference_wrong);
-    free(ter);
+    NM_FREE(ter->hypothesis.ids, ter->reference.ids, ter->moved.ids, ter->table, ter->rows, ter->aligned,
+            ter->hypothesis_wrong, ter->reference_wrong, ter);
 }
 
 typedef struct range {

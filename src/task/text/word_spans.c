@@ -58,8 +58,7 @@ static void add_characters(characters *list, const char *text, size_t bytes, int
 
 static void characters_release(characters *list)
 {
-    free(list->points);
-    free(list->owners);
+    NM_FREE(list->points, list->owners);
 }
 
 static characters characters_of_words(const char *text, const nm_word_span *spans, size_t n, nm_buffer *lower)

@@ -118,8 +118,7 @@ nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const
     nm_lines_init(&lines, stream, path);
     nm_status status = read_all(vectors, &lines, vocabulary, err);
     nm_lines_release(&lines);
-    if (stream != stdin)
-        fclose(stream);
+    nm_input_close(stream);
     return status;
 }
 
