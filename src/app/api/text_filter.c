@@ -33,7 +33,6 @@ struct nm_text_filter {
     nm_spm_coder *normalizer;
     nm_text_coder coder;
     bool keeps_return; /* of CRLF: byte-level text of documents that are no lines */
-    char *prefixes;    /* heap; NULL: as in the language */
     const char *warning;
     nm_buffer line, out;
 };
@@ -129,9 +128,10 @@ static nm_status check_subwords(const nm_text_filter *self, nm_error *err)
                          "FILE or --spm-model FILE (norma tokenize writes words)");
 }
 
-static nm_status open_coder(nm_text_filter *self, const nm_prepare_config *prepare, const char *language,
+static nm_status open_coder(nm_text_filter *self, const nm_prepare_config *prepare, bool target,
                             nm_error *err)
 {
+    const char *language = target ? prepare->target_lang : prepare->source_lang;
     int64_t threshold = prepare->bpe_vocabulary_threshold;
     const nm_prepared_texts *texts = &self->texts;
     const char *subwords =
@@ -140,22 +140,14 @@ static nm_status open_coder(nm_text_filter *self, const nm_prepare_config *prepa
         NM_TRY(
             nm_vocab_parse(subwords, strlen(subwords), "dictionary", NM_VOCAB_FAIRSEQ, &self->subwords, err));
     nm_text_coder_config config = {.tokenizer = prepare->tokenizer,
-                                   .options = nm_tokenizer_options_default(),
+                                   .options =
+                                       nm_prepare_tokenizer(prepare, target, texts->spm[self->side].spm),
                                    .clean = {prepare->punctuation, prepare->remove_non_printing, language},
                                    .lowercase = prepare->lowercase,
                                    .codes = self->step == NM_STEP_SUBWORD ? texts->codes : NULL,
                                    .codes_name = *self->config->codes ? self->config->codes : "BPE codes",
                                    .subwords = self->subwords,
                                    .threshold = self->subwords ? threshold : 0};
-    config.options.aggressive = prepare->aggressive;
-    config.options.escape = prepare->escape;
-    config.options.protect = prepare->protect;
-    config.options.prefixes = self->prefixes;
-    config.options.spm = texts->spm[self->side].spm;
-    config.options.pretokenizer = prepare->pretokenizer;
-    config.options.user_symbols = prepare->user_symbols;
-    if (nm_tokenizer_has_language(prepare->tokenizer) && *language)
-        config.options.language = language;
     self->keeps_return = !strcmp(prepare->tokenizer, nm_tokenizer_byte_level.name) && !self->config->undo &&
                          (!*self->config->like || prepare->documents != NM_DOCUMENT_LINE);
     return nm_text_coder_open(&self->coder, &config, err);
@@ -169,8 +161,7 @@ static nm_status open_like(nm_text_filter *self, nm_error *err)
     NM_AUTO(nm_options_release) nm_options *options;
     const nm_prepare_config *prepare;
     NM_TRY(nm_prepare_read_settings(&options, &prepare, "data.ini", self->texts.settings, err));
-    self->prefixes = nm_duplicate(source ? prepare->source_prefixes : prepare->target_prefixes);
-    return open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err);
+    return open_coder(self, prepare, !source, err);
 }
 
 static nm_status open_given(nm_text_filter *self, nm_error *err)
@@ -182,7 +173,9 @@ static nm_status open_given(nm_text_filter *self, nm_error *err)
                                  .escape = config->escape,
                                  .protect = config->protect,
                                  .lowercase = config->lowercase,
-                                 .user_symbols = config->user_symbols};
+                                 .user_symbols = config->user_symbols,
+                                 .source_lang = config->language};
+    NM_AUTO_FREE char *prefixes = NULL;
     if (*config->spm_model)
         NM_TRY(nm_model_spm_read(&self->texts.spm[0], config->spm_model, err));
     if (*config->codes)
@@ -196,11 +189,12 @@ static nm_status open_given(nm_text_filter *self, nm_error *err)
     bool reads = (self->step == NM_STEP_TOKENIZE || self->step == NM_STEP_SUBWORD) && !config->undo &&
                  !strcmp(prepare.tokenizer, nm_tokenizer_moses.name) && config->format == NM_FORMAT_RAW;
     if (reads && *config->nonbreaking_prefixes)
-        NM_TRY(nm_moses_prefixes_read(config->nonbreaking_prefixes, config->language, &self->prefixes, err));
+        NM_TRY(nm_moses_prefixes_read(config->nonbreaking_prefixes, config->language, &prefixes, err));
     else if (reads && !nm_moses_has_prefixes(config->language))
         self->warning = "there is no list of abbreviations for this language, so that of English is used; "
                         "--nonbreaking-prefixes reads a list of Moses";
-    return open_coder(self, &prepare, config->language, err);
+    prepare.source_prefixes = prefixes;
+    return open_coder(self, &prepare, false, err);
 }
 
 static nm_status normalize_unicode(normal_form form, const char *line, nm_buffer *out, nm_error *err)
@@ -315,7 +309,6 @@ void nm_text_filter_close(nm_text_filter *self)
     nm_spm_coder_free(self->normalizer);
     nm_prepared_texts_release(&self->texts);
     nm_vocab_free(self->subwords);
-    free(self->prefixes);
     nm_buffer_release(&self->line);
     nm_buffer_release(&self->out);
     nm_options_free(self->options);

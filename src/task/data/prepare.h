@@ -76,6 +76,8 @@ typedef struct nm_prepare_config {
 /* Options of the section [prepare], which data.ini contains, too. */
 extern const nm_option nm_prepare_options[];
 extern const nm_option_rule nm_prepare_rules[];
+/* The options of the tokenizer of a side; spm: its SentencePiece model, or NULL. */
+nm_tokenizer_options nm_prepare_tokenizer(const nm_prepare_config *config, bool target, const nm_spm *spm);
 /* Parses the text of a data.ini; name: for messages. The caller releases *options, which own *config, also
  * after an error. NM_FORMAT, NM_USAGE. */
 nm_status nm_prepare_read_settings(nm_options **options, const nm_prepare_config **config, const char *name,

@@ -14,18 +14,9 @@ nm_status nm_prepare_worker_open(nm_prepare_worker *self, const nm_prepare *prep
 {
     const nm_prepare_config *config = prepare->config;
     for (int side = 0; side < prepare->sides; side++) {
-        nm_tokenizer_options options = nm_tokenizer_options_default();
-        const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
-        if (nm_tokenizer_has_language(config->tokenizer) && *language)
-            options.language = language;
-        options.spm = prepare->spm[side];
-        options.pretokenizer = config->pretokenizer;
+        const nm_tokenizer_options options =
+            nm_prepare_tokenizer(config, side != PREPARE_SOURCE, prepare->spm[side]);
         nm_prepare_cleaner_init(&self->cleaners[side], config, side);
-        options.aggressive = config->aggressive;
-        options.escape = config->escape;
-        options.protect = config->protect;
-        options.prefixes = side == PREPARE_SOURCE ? config->source_prefixes : config->target_prefixes;
-        options.user_symbols = config->user_symbols;
         NM_TRY(nm_tokenizer_open(&self->tokenizers[side], config->tokenizer, &options, err));
         self->stores_text[side] =
             self->tokenizers[side].type->keeps_text && config->documents == NM_DOCUMENT_LINE;

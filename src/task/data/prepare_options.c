@@ -419,6 +419,23 @@ const char *const nm_prepare_like_options[] = {"format",
                                                "bpe_vocabulary_threshold",
                                                NULL};
 
+/* Without a tokenizer that depends on the language, the file suffixes need not be language codes. */
+nm_tokenizer_options nm_prepare_tokenizer(const nm_prepare_config *config, bool target, const nm_spm *spm)
+{
+    const char *language = target ? config->target_lang : config->source_lang;
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    options.aggressive = config->aggressive;
+    options.escape = config->escape;
+    options.protect = config->protect;
+    options.prefixes = target ? config->target_prefixes : config->source_prefixes;
+    options.spm = spm;
+    options.pretokenizer = config->pretokenizer;
+    options.user_symbols = config->user_symbols;
+    if (nm_tokenizer_has_language(config->tokenizer) && *language)
+        options.language = language;
+    return options;
+}
+
 nm_status nm_prepare_read_settings(nm_options **options, const nm_prepare_config **config, const char *name,
                                    const char *text, nm_error *err)
 {

@@ -22,29 +22,12 @@ nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *c
     return NM_OK;
 }
 
-/* Without a tokenizer that depends on the language, the file suffixes need not be language codes. */
-static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, bool target, const nm_spm *spm)
-{
-    const char *language = target ? config->target_lang : config->source_lang;
-    nm_tokenizer_options options = nm_tokenizer_options_default();
-    options.aggressive = config->aggressive;
-    options.escape = config->escape;
-    options.protect = config->protect;
-    options.prefixes = target ? config->target_prefixes : config->source_prefixes;
-    options.spm = spm;
-    options.pretokenizer = config->pretokenizer;
-    options.user_symbols = config->user_symbols;
-    if (nm_tokenizer_has_language(config->tokenizer) && *language)
-        options.language = language;
-    return options;
-}
-
 static nm_status open_side(nm_text_coder *coder, bool target, const nm_prepare_config *config,
                            const nm_subword_model *subwords, nm_error *err)
 {
     const nm_text_coder_config coder_config = {
         .tokenizer = config->tokenizer,
-        .options = tokenizer_options(config, target, target ? subwords->target_spm : subwords->source_spm),
+        .options = nm_prepare_tokenizer(config, target, target ? subwords->target_spm : subwords->source_spm),
         .clean = {config->punctuation, config->remove_non_printing,
                   target ? config->target_lang : config->source_lang},
         .lowercase = config->lowercase,
@@ -97,7 +80,7 @@ nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target
     NM_TRY(open_side(coder, false, config, subwords, err));
     if (!target)
         return NM_OK;
-    const nm_tokenizer_options chosen = tokenizer_options(config, true, subwords->target_spm);
+    const nm_tokenizer_options chosen = nm_prepare_tokenizer(config, true, subwords->target_spm);
     return nm_tokenizer_open(target, config->tokenizer, &chosen, err);
 }
 
