@@ -56,7 +56,7 @@ void nm_free_blocks(void *const *blocks, size_t n);
 struct nm_options;
 void nm_options_release(struct nm_options **options); /* nm_options_free */
 
-/* An error that nobody reads, until the end of the block. */
+/* An error that is not read, valid until the end of the block. */
 #define NM_IGNORED (&(nm_error){NM_OK, ""})
 
 /* Growable array: a pointer variable `items`, its count and its capacity (size_t or int lvalues). NM_RESERVE
