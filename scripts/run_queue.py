@@ -33,7 +33,7 @@ import tarfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-UNSCORED = re.compile(r"-select$|^tears-(g|depth)$")  # their claims are not about test BLEU
+UNSCORED = re.compile(r"-select$|^tears-(g|g-long|depth)$")  # their claims are not about test BLEU
 TIMED = "tears-speed"  # measures the time of updates: its rate may stay in the warm-up
 COLUMNS = ["group", "variant", "seeds", "core_seconds", "claims", "measure", "arguments"]
 MACHINE = re.compile(r"(?<![\w.])/(?:[\w.@+-]+/)+(?=recipes/|data/|runs/)")  # folders of the machine
