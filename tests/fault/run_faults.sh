@@ -15,4 +15,4 @@ options=(--sample 1)
 options+=(--jobs "${JOBS:-$(nproc)}")
 [ -e "$tools/libfail_allocation.so" ] || options+=(--kinds '^(?!allocation)')
 # shellcheck disable=SC2086
-perl "$SOURCE/tests/fault/fault_matrix.pl" --norma "$NORMA" --tools "$tools" "${options[@]}" ${FAULTS_OPTIONS:-}
+python3 "$SOURCE/tests/fault/fault_matrix.py" --norma "$NORMA" --tools "$tools" "${options[@]}" ${FAULTS_OPTIONS:-}
