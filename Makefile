@@ -151,7 +151,7 @@ soak: build
 
 mutants:
 	@scripts/packages.sh build test
-	@nice scripts/mutants.pl $(MUTANTS)
+	@nice scripts/listed_mutants.py $(MUTANTS)
 
 coverage:
 	@scripts/packages.sh build test

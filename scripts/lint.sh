@@ -39,7 +39,7 @@ check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
 check language scripts/check_language.sh
 check "links and tables of the documents" scripts/check_links.py
 check "size of the parts" scripts/check_size.py
-check "mutants" scripts/mutants.pl --check
+check "mutants" scripts/listed_mutants.py --check
 check "performance page" python3 bench/peers/performance_page.py --check
 if [ "${1:-}" = --deep ]; then
     # One file at a time: version 14 misses va_start in all files but the first.

@@ -19,7 +19,7 @@ the next candidate and counted.
 tests/mutants/equivalent.tsv: FILE, line, changed line, reason. Such a mutant is equivalent.
 
 Results: FOLDER/SEED.tsv (FOLDER: build-mutants); an interrupted run continues. Exit code: 0 no mutant
-survived, 1 some did. scripts/mutants.pl tries the listed mutants of tests/mutants/*.txt.
+survived, 1 some did. scripts/listed_mutants.py tries the listed mutants of tests/mutants/*.txt.
 """
 import argparse
 import collections
