@@ -7,7 +7,7 @@
 Run in a folder that holds the models and texts of make_library_runs (tests/e2e/library_models.sh).
 FOLDER: fail_syscall and libfail_allocation.so. --sample N: at most N tries per command and kind, spread
 evenly. --markdown: writes the table of calls and tries. --jobs: number of commands tried at a time, each in a
-folder of its own.
+separate folder.
 
 A try is one run of the program in which one call fails, or that call and all later ones ("all later").
 Required:
