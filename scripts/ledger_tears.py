@@ -162,7 +162,7 @@ def tears_03():
         f"{high:.0%}), pre-norm in {pre_failed} of {len(pre)}; 4 layers: pre - post {gain.text()} BLEU",
         sum(len(runs.variant(v)) for v in variants),
         archive,
-        "with 6 layers, post-norm: " + cost(runs_that_decide(failed, len(post)), 1, seconds(post)) + RATE_STAYS,
+        f"6 layers, post-norm: {cost(runs_that_decide(failed, len(post)), 1, seconds(post))}{RATE_STAYS}",
         sizes(archive, "post-6") + ", constant rate",
     )
 
