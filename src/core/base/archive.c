@@ -63,31 +63,23 @@ size_t nm_archive_prefix(const char *path)
     return found;
 }
 
-/* C has no conversion from an object pointer to a function pointer. */
-static bool load(nm_archive *self, const char *name, void *function)
-{
-    void *symbol = dlsym(self->library, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol;
-}
-
 static bool load_all(nm_archive *self)
 {
-    return load(self, "archive_read_new", &self->create) &&
-           load(self, "archive_read_set_read_callback", &self->set_read) &&
-           load(self, "archive_read_set_skip_callback", &self->set_skip) &&
-           load(self, "archive_read_set_seek_callback", &self->set_seek) &&
-           load(self, "archive_read_set_callback_data", &self->set_data) &&
-           load(self, "archive_read_open1", &self->open) &&
-           load(self, "archive_errno", &self->error_number) &&
-           load(self, "archive_read_next_header", &self->next) &&
-           load(self, "archive_entry_pathname", &self->name) &&
-           load(self, "archive_entry_hardlink", &self->hard_link) &&
-           load(self, "archive_entry_symlink", &self->symbolic_link) &&
-           load(self, "archive_entry_filetype", &self->kind) &&
-           load(self, "archive_read_data", &self->read) &&
-           load(self, "archive_error_string", &self->message) &&
-           load(self, "archive_read_free", &self->release);
+    return nm_library_find(self->library, "archive_read_new", &self->create) &&
+           nm_library_find(self->library, "archive_read_set_read_callback", &self->set_read) &&
+           nm_library_find(self->library, "archive_read_set_skip_callback", &self->set_skip) &&
+           nm_library_find(self->library, "archive_read_set_seek_callback", &self->set_seek) &&
+           nm_library_find(self->library, "archive_read_set_callback_data", &self->set_data) &&
+           nm_library_find(self->library, "archive_read_open1", &self->open) &&
+           nm_library_find(self->library, "archive_errno", &self->error_number) &&
+           nm_library_find(self->library, "archive_read_next_header", &self->next) &&
+           nm_library_find(self->library, "archive_entry_pathname", &self->name) &&
+           nm_library_find(self->library, "archive_entry_hardlink", &self->hard_link) &&
+           nm_library_find(self->library, "archive_entry_symlink", &self->symbolic_link) &&
+           nm_library_find(self->library, "archive_entry_filetype", &self->kind) &&
+           nm_library_find(self->library, "archive_read_data", &self->read) &&
+           nm_library_find(self->library, "archive_error_string", &self->message) &&
+           nm_library_find(self->library, "archive_read_free", &self->release);
 }
 
 static ssize_t read_block(archive_stream *stream, void *data, const void **block)
@@ -192,7 +184,7 @@ static nm_status enable_formats(nm_archive *self, nm_error *err)
         int (*enable)(archive_stream *);
         /* ARCHIVE_WARN: this libarchive was built without the compression's library and would start a
          * program */
-        if ((!load(self, names[i], &enable) || enable(self->stream)) && i >= FORMATS)
+        if ((!nm_library_find(self->library, names[i], &enable) || enable(self->stream)) && i >= FORMATS)
             return nm_fail(err, NM_UNSUPPORTED, "%s: libarchive cannot read it: %s", self->file, names[i]);
     }
     return NM_OK;

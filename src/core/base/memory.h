@@ -56,6 +56,17 @@ void nm_free_blocks(void *const *blocks, size_t n);
 struct nm_options;
 void nm_options_release(struct nm_options **options); /* nm_options_free */
 
+/* Ends a function that makes an object: returns the status after *out = object, or after the object has been
+ * released, because a step failed. */
+#define NM_RETURN_NEW(status, out, object, release)                                                          \
+    do {                                                                                                     \
+        if ((status) == NM_OK)                                                                               \
+            *(out) = (object);                                                                               \
+        else                                                                                                 \
+            release(object);                                                                                 \
+        return (status);                                                                                     \
+    } while (0)
+
 /* An error that is not read, valid until the end of the block. */
 #define NM_IGNORED (&(nm_error){NM_OK, ""})
 

@@ -25,3 +25,11 @@ nm_status nm_library_open(void **library, const char *name, int scope, nm_error 
         return nm_fail(err, NM_MEMORY, "out of memory: %s", reason);
     return nm_fail(err, NM_UNSUPPORTED, "%s", reason);
 }
+
+/* C has no conversion from an object pointer to a function pointer. */
+bool nm_library_find(void *library, const char *name, void *function)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol;
+}

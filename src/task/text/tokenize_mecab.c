@@ -68,22 +68,16 @@ static void close_mecab(void *state)
     free(self);
 }
 
-/* C has no conversion from an object pointer to a function pointer. */
-static bool load(mecab *self, const char *name, void *function)
-{
-    void *symbol = dlsym(self->library, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol;
-}
-
 static nm_status load_library(mecab *self, const mecab_language *language, const char *path, nm_error *err)
 {
     nm_status loaded = nm_library_open(&self->library, path, RTLD_LOCAL, err);
     if (loaded == NM_MEMORY)
         return loaded;
-    if (loaded != NM_OK || !load(self, "mecab_new", &self->create) ||
-        !load(self, "mecab_destroy", &self->destroy) || !load(self, "mecab_sparse_tostr2", &self->parse) ||
-        !load(self, "mecab_dictionary_info", &self->info) || !load(self, "mecab_version", &self->version))
+    if (loaded != NM_OK || !nm_library_find(self->library, "mecab_new", &self->create) ||
+        !nm_library_find(self->library, "mecab_destroy", &self->destroy) ||
+        !nm_library_find(self->library, "mecab_sparse_tostr2", &self->parse) ||
+        !nm_library_find(self->library, "mecab_dictionary_info", &self->info) ||
+        !nm_library_find(self->library, "mecab_version", &self->version))
         return nm_fail(err, NM_UNSUPPORTED, "the tokenizer %s needs %s (%s): %s", language->tokenizer,
                        language->program, path, language->cure);
     const char *version = self->version();
@@ -121,11 +115,7 @@ static nm_status open_language(const mecab_language *language, const nm_metric_t
     mecab *self = nm_allocate(sizeof *self);
     nm_status status = start(self, language, given_or(config->mecab_library, default_library),
                              given_or(config->mecab_dictionary, language->dictionary), err);
-    if (status == NM_OK)
-        *state = self;
-    else
-        close_mecab(self);
-    return status;
+    NM_RETURN_NEW(status, state, self, close_mecab);
 }
 
 static nm_status open_japanese(const nm_metric_tokenizer_config *config, void **state, nm_error *err)
