@@ -53,12 +53,7 @@ static nm_status workspace_create(const nm_classifier *self, workspace **out, nm
     nm_status status =
         nm_classification_open_coder(&w->parts, loaded->task.config, "the model's BPE codes", err);
     NM_THEN(status, nm_model_create_worker(&w->model, loaded->model, err));
-    if (status != NM_OK) {
-        workspace_free(w);
-        return status;
-    }
-    *out = w;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, w, workspace_free);
 }
 
 nm_status nm_classifier_open(nm_classifier **classifier, const char *path, const char *const *options,
@@ -138,17 +133,12 @@ nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_
     nm_call call;
     nm_call_begin(&call, &self->inference.calls);
     w->task.stop = &call.stop;
-    const char **names = nm_allocate((self->n_classes + 1) * sizeof *names);
+    NM_AUTO_FREE const char **names = nm_allocate((self->n_classes + 1) * sizeof *names);
     for (size_t k = 0; k < self->n_classes; k++)
         names[k] = nm_classifier_class(self, k);
     nm_classifications *out = nm_classifications_create(n, self->n_classes, names);
-    free(names);
     nm_status status = n ? classify(self, w, texts, out, err) : NM_OK;
     w->task.stop = NULL;
     nm_workspaces_return(&self->pool, w);
-    if (status == NM_OK)
-        *results = out;
-    else
-        nm_classifications_free(out);
-    return status;
+    NM_RETURN_NEW(status, results, out, nm_classifications_free);
 }

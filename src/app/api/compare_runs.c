@@ -325,11 +325,7 @@ nm_status nm_comparison_open(nm_comparison **comparison, const char *program, co
         return nm_fail(err, NM_USAGE, "nm_comparison_open: comparison is NULL");
     nm_comparison *self = create(events);
     nm_status status = open_comparison(self, program, recipe, options, err);
-    if (status == NM_OK)
-        *comparison = self;
-    else
-        nm_comparison_close(self);
-    return status;
+    NM_RETURN_NEW(status, comparison, self, nm_comparison_close);
 }
 
 /* NM_USAGE for options that have no effect on saved results. A missing value is reported by
@@ -365,11 +361,7 @@ nm_status nm_comparison_open_results(nm_comparison **comparison, const char *fol
     NM_THEN(status, nm_settings_apply(self->options, sections, options, err));
     self->experiment.config.margin = self->config->margin;
     NM_THEN(status, nm_experiment_open(&self->experiment, err));
-    if (status == NM_OK)
-        *comparison = self;
-    else
-        nm_comparison_close(self);
-    return status;
+    NM_RETURN_NEW(status, comparison, self, nm_comparison_close);
 }
 
 nm_status nm_comparison_plan(nm_comparison *self, nm_error *err)

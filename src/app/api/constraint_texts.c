@@ -1,6 +1,5 @@
 #include "api/constraint_texts.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "text/bpe.h"
@@ -80,9 +79,9 @@ static void add_form_continued(nm_constraint_texts *self, size_t from)
 {
     const nm_vocab *vocab = self->parts->target_vocab;
     size_t before = self->ids.n;
-    char *last = nm_format("%s" NM_BPE_SEPARATOR, nm_vocab_symbol(vocab, self->ids.data[before - 1]));
+    NM_AUTO_FREE char *last =
+        nm_format("%s" NM_BPE_SEPARATOR, nm_vocab_symbol(vocab, self->ids.data[before - 1]));
     int32_t id = nm_vocab_find(vocab, last, strlen(last));
-    free(last);
     if (id == vocab->unk)
         return;
     for (size_t i = from; i + 1 < before; i++)

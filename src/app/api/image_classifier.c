@@ -86,15 +86,10 @@ nm_status nm_image_classifier_run(nm_image_classifier *self, const char *const *
     err = err ? err : NM_IGNORED;
     if (!self || !results || (n && !paths))
         return nm_fail(err, NM_USAGE, "nm_image_classifier_run: an argument is NULL");
-    const char **names = nm_allocate((self->parts->classes.n + 1) * sizeof *names);
+    NM_AUTO_FREE const char **names = nm_allocate((self->parts->classes.n + 1) * sizeof *names);
     for (size_t k = 0; k < self->parts->classes.n; k++)
         names[k] = self->parts->classes.items[k].text;
     nm_classifications *out = nm_classifications_create(n, self->parts->classes.n, names);
-    free(names);
     nm_status status = classify(self, paths, out, err);
-    if (status == NM_OK)
-        *results = out;
-    else
-        nm_classifications_free(out);
-    return status;
+    NM_RETURN_NEW(status, results, out, nm_classifications_free);
 }

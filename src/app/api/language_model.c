@@ -87,12 +87,7 @@ static nm_status workspace_create(const nm_language_model *self, workspace **out
     NM_THEN(status, nm_lm_text_create(&w->text, self->parts, err));
     if (status == NM_OK && self->sampler)
         status = nm_sampler_create_worker(&w->sampler, self->sampler, w->model, err);
-    if (status != NM_OK) {
-        workspace_free(w);
-        return status;
-    }
-    *out = w;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, w, workspace_free);
 }
 
 static nm_status set_documents(nm_language_model *self, nm_error *err)
@@ -113,10 +108,8 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
                             nm_error *err)
 {
     NM_TRY(nm_inference_open(&self->inference, &inference_type, path, options, err));
-    char *warning = NULL; /* is about options of files */
-    nm_status status = nm_options_check(self->inference.options, &warning, err);
-    free(warning);
-    NM_TRY(status);
+    NM_AUTO_FREE char *warning = NULL; /* is about options of files */
+    NM_TRY(nm_options_check(self->inference.options, &warning, err));
     NM_TRY(nm_stop_strings_read(&self->stops, self->inference.options, inference_type.sections, "sample.stop",
                                 options, err));
     nm_model *model = self->inference.models[0].model;
@@ -146,12 +139,7 @@ nm_status nm_language_model_open(nm_language_model **model, const char *path, co
     nm_language_model *self = nm_allocate(sizeof *self);
     nm_workspaces_init(&self->pool);
     nm_status status = open_model(self, path, options, err);
-    if (status != NM_OK) {
-        nm_language_model_close(self);
-        return status;
-    }
-    *model = self;
-    return NM_OK;
+    NM_RETURN_NEW(status, model, self, nm_language_model_close);
 }
 
 void nm_language_model_close(nm_language_model *self)
@@ -228,7 +216,7 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     NM_TRY(begin_call(self, "has no probabilities of text", &w, err));
     nm_call call;
     nm_call_begin(&call, &self->inference.calls);
-    nm_ids ids = {0};
+    NM_AUTO(nm_ids_release) nm_ids ids = {0};
     NM_AUTO_FREE int64_t *ends = nm_allocate(n * sizeof *ends);
     nm_status status = encode_lines(self, w, lines, n, &call.stop, &ids, ends, err);
     double *token_nll = nm_allocate(ids.n * sizeof *token_nll);
@@ -248,7 +236,6 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     else
         free(token_nll);
     nm_lm_scored_release(&scored);
-    nm_ids_release(&ids);
     nm_workspaces_return(&self->pool, w);
     return status;
 }
@@ -339,11 +326,7 @@ nm_status nm_language_model_perplexity(nm_language_model *self, const char *path
     nm_perplexity *out = nm_allocate(sizeof *out);
     nm_status status = score_file(self, w, path, out, err);
     nm_workspaces_return(&self->pool, w);
-    if (status == NM_OK)
-        *perplexity = out;
-    else
-        nm_perplexity_free(out);
-    return status;
+    NM_RETURN_NEW(status, perplexity, out, nm_perplexity_free);
 }
 
 void nm_language_model_set_comm(nm_language_model *self, nm_comm *comm)
@@ -459,12 +442,11 @@ nm_status nm_language_model_check_prompt(nm_language_model *self, const char *pr
                                          nm_error *err)
 {
     workspace *w;
-    nm_ids ids = {0};
+    NM_AUTO(nm_ids_release) nm_ids ids = {0};
     if (!nm_vocab_omits(self->parts->vocab, self->parts->vocab->unk))
         return NM_OK;
     NM_TRY(acquire_workspace(self, &w, err));
     nm_status status = encode_prompt(self, w, prompt, where, &ids, err);
-    nm_ids_release(&ids);
     nm_workspaces_return(&self->pool, w);
     return status;
 }
@@ -631,9 +613,8 @@ void nm_lm_texts_free(nm_lm_texts *self)
 {
     if (!self)
         return;
-    for (size_t i = 0; i < self->n; i++) {
+    for (size_t i = 0; i < self->n; i++)
         NM_FREE(self->texts[i], self->whole[i]);
-    }
     NM_FREE(self->texts, self->whole, self);
 }
 

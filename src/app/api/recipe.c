@@ -29,11 +29,10 @@ nm_status nm_recipe_find_task(const char *recipe, const char *const *settings, c
         }
     nm_status status = NM_OK;
     if (!name && nm_recipe_is_text(recipe)) {
-        nm_options *options = nm_options_create();
+        NM_AUTO(nm_options_release) nm_options *options = nm_options_create();
         nm_recipe_options_add(options);
         status = nm_options_read_saved(options, "the recipe", recipe, err);
         name = nm_options_get(options, "run.task");
-        nm_options_free(options);
     } else if (!name) {
         status = nm_options_peek(recipe, "run.task", &name, err);
     }

@@ -120,11 +120,7 @@ static nm_status acquire_tokenizer(nm_scorer *self, nm_metric_tokenizer **tokeni
         return NM_OK;
     nm_metric_tokenizer *created = nm_allocate(sizeof *created);
     nm_status status = nm_metric_tokenizer_open(created, &self->tokenize, err);
-    if (status == NM_OK)
-        *tokenizer = created;
-    else
-        free(created);
-    return status;
+    NM_RETURN_NEW(status, tokenizer, created, free);
 }
 
 static void return_tokenizer(nm_scorer *self, nm_metric_tokenizer *tokenizer)
@@ -158,12 +154,7 @@ nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const char *con
     self->score = nm_options_add(self->options, "score", score_rows, NULL, sizeof(score_options));
     nm_options_add_rules(self->options, nm_score_rules);
     nm_status status = open_scorer(self, metric, options, err);
-    if (status != NM_OK) {
-        nm_scorer_close(self);
-        return status;
-    }
-    *scorer = self;
-    return NM_OK;
+    NM_RETURN_NEW(status, scorer, self, nm_scorer_close);
 }
 
 void nm_scorer_close(nm_scorer *self)

@@ -169,11 +169,7 @@ nm_status nm_study_open(nm_study **study, const char *program, const char *recip
     if (events)
         self->events = *events;
     nm_status status = open_study(self, program, recipe, options, err);
-    if (status == NM_OK)
-        *study = self;
-    else
-        nm_study_close(self);
-    return status;
+    NM_RETURN_NEW(status, study, self, nm_study_close);
 }
 
 static void set_score(nm_study *self)

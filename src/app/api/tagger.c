@@ -76,12 +76,7 @@ static nm_status workspace_create(const nm_tagger *self, workspace **out, nm_err
     w->task = loaded->task;
     w->task.parts = &w->parts;
     nm_status status = nm_model_create_worker(&w->model, loaded->model, err);
-    if (status != NM_OK) {
-        workspace_free(w);
-        return status;
-    }
-    *out = w;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, w, workspace_free);
 }
 
 nm_status nm_tagger_open(nm_tagger **tagger, const char *path, const char *const *options, nm_error *err)
@@ -222,11 +217,7 @@ nm_status nm_tagger_run(nm_tagger *self, const char *const *tokens, const size_t
     nm_status status = n ? tag(self, w, tokens, lengths, out, err) : NM_OK;
     w->task.stop = NULL;
     nm_workspaces_return(&self->pool, w);
-    if (status == NM_OK)
-        *tagged = out;
-    else
-        nm_tagged_free(out);
-    return status;
+    NM_RETURN_NEW(status, tagged, out, nm_tagged_free);
 }
 
 void nm_tagged_free(nm_tagged *self)

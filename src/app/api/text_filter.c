@@ -98,9 +98,8 @@ static nm_status check_options(const nm_text_filter *self, nm_error *err)
     if (self->step == NM_STEP_DETOKENIZE && self->config->undo)
         return nm_fail(err, NM_USAGE, "detokenize has no --undo: use norma tokenize");
     for (const nm_option *row = filter_rows; row->name; row++) {
-        char *path = nm_format("text.%s", row->name);
+        NM_AUTO_FREE char *path = nm_format("text.%s", row->name);
         bool given = nm_options_origin(self->options, path) != NM_ORIGIN_DEFAULT, fixed = false;
-        free(path);
         for (size_t i = 0; i < sizeof of_like / sizeof *of_like; i++)
             fixed |= !strcmp(of_like[i], row->name);
         if (given && fixed && *self->config->like)
@@ -294,11 +293,7 @@ nm_status nm_text_filter_open(nm_text_filter **filter, nm_text_step step, const 
     nm_options_accept_any_text(self->options);
     self->config = nm_options_add(self->options, "text", filter_rows, NULL, sizeof(filter_config));
     nm_status status = open_filter(self, options, err);
-    if (status == NM_OK)
-        *filter = self;
-    else
-        nm_text_filter_close(self);
-    return status;
+    NM_RETURN_NEW(status, filter, self, nm_text_filter_close);
 }
 
 void nm_text_filter_close(nm_text_filter *self)

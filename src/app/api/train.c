@@ -98,14 +98,13 @@ static nm_status read_file_or_text(nm_options *options, const char *recipe, nm_e
 
 static nm_status read_recipe(nm_training *self, const char *recipe, nm_error *err)
 {
-    nm_options *own = nm_options_create_like(self->options);
+    NM_AUTO(nm_options_release) nm_options *own = nm_options_create_like(self->options);
     NM_AUTO_FREE char *message = NULL, *profile = nm_options_get(self->options, "run.profile");
     nm_status status = nm_options_set(own, "run.profile", profile, NM_ORIGIN_COMMAND, err);
     NM_THEN(status, read_file_or_text(own, recipe, err));
     NM_THEN(status, nm_norm_option_replace(self->options, own, &message, err));
     if (message)
         on_message(self, message);
-    nm_options_free(own);
     NM_TRY(status);
     return read_file_or_text(self->options, recipe, err);
 }
@@ -136,13 +135,13 @@ static nm_status check_task(const nm_training *self, nm_error *err)
 {
     NM_AUTO_FREE char *path = nm_path_join(self->folder, "config.ini"), *run_task = NULL;
     bool found;
-    nm_status status = nm_file_find(path, &found, err);
-    if (status == NM_OK && found)
-        status = nm_options_peek(path, "run.task", &run_task, err);
-    if (status == NM_OK && run_task && strcmp(run_task, self->task->name))
-        status = nm_fail(err, NM_MISMATCH, "%s: the run has run.task = %s, the recipe %s", self->folder,
-                         run_task, self->task->name);
-    return status;
+    NM_TRY(nm_file_find(path, &found, err));
+    if (found)
+        NM_TRY(nm_options_peek(path, "run.task", &run_task, err));
+    if (run_task && strcmp(run_task, self->task->name))
+        return nm_fail(err, NM_MISMATCH, "%s: the run has run.task = %s, the recipe %s", self->folder,
+                       run_task, self->task->name);
+    return NM_OK;
 }
 
 static nm_recipe_source source_of(const char *recipe)
@@ -360,12 +359,7 @@ nm_status nm_training_open_ranks(nm_training **training, const char *recipe, con
     self->command = nm_duplicate(events && events->command ? events->command : "nm_training_open");
     self->silent = ranks && ranks->comm->rank;
     nm_status status = open_training(self, recipe, folder, options, (nm_resume)resume, ranks, err);
-    if (status != NM_OK) {
-        nm_training_close(self);
-        return status;
-    }
-    *training = self;
-    return NM_OK;
+    NM_RETURN_NEW(status, training, self, nm_training_close);
 }
 
 nm_status nm_training_open(nm_training **training, const char *recipe, const char *folder,

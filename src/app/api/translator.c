@@ -139,12 +139,7 @@ static nm_status workspace_create(const nm_translator *self, workspace **out, nm
     nm_status status =
         nm_text_coder_open_prepared(&w->source, &w->target, parts->texts[NM_TEXT_SETTINGS], &subwords, err);
     NM_THEN(status, open_decoder(self, &w->decoder, err));
-    if (status != NM_OK) {
-        workspace_free(w);
-        return status;
-    }
-    *out = w;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, w, workspace_free);
 }
 
 static bool is_byte_level(const workspace *w)
@@ -230,12 +225,7 @@ nm_status nm_translator_open(nm_translator **translator, const char *path, const
     nm_translator *self = nm_allocate(sizeof *self);
     nm_workspaces_init(&self->pool);
     nm_status status = open_translator(self, path, options, err);
-    if (status != NM_OK) {
-        nm_translator_close(self);
-        return status;
-    }
-    *translator = self;
-    return NM_OK;
+    NM_RETURN_NEW(status, translator, self, nm_translator_close);
 }
 
 void nm_translator_close(nm_translator *self)
@@ -382,9 +372,8 @@ static void add_words(const nm_translator *self, workspace *w, const char *sourc
             if (weights[s] > (word->source < 0 ? 0 : weights[word->source]))
                 word->source = (int32_t)s;
     }
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2; side++)
         NM_FREE(spans[side], words[side]);
-    }
 }
 
 /* Aligns the translations of all texts. lists: ids of the sources. */
@@ -497,11 +486,7 @@ static nm_status run(nm_translator *self, const char *const *texts, const call_o
     nm_decoder_set_stop(w->decoder, NULL);
     w->stop = NULL;
     nm_workspaces_return(&self->pool, w);
-    if (status == NM_OK)
-        *translations = out;
-    else
-        nm_translations_free(out);
-    return status;
+    NM_RETURN_NEW(status, translations, out, nm_translations_free);
 }
 
 nm_status nm_translator_run(nm_translator *self, const char *const *texts, size_t n,

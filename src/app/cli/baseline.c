@@ -159,9 +159,9 @@ static nm_status run_all(job *self, nm_error *err)
 {
     size_t n = 0;
     NM_TRY(self->task.type->open(&self->task, err));
-    char *warning = self->task.type->data_warning ? self->task.type->data_warning(&self->task) : NULL;
+    NM_AUTO_FREE char *warning =
+        self->task.type->data_warning ? self->task.type->data_warning(&self->task) : NULL;
     nm_cli_warn(warning);
-    free(warning);
     for (const nm_baseline_type *const *type = nm_baseline_types; *type; type++) {
         if ((*type)->task != self->task.type ||
             (*self->output->only && strcmp(self->output->only, (*type)->name)))

@@ -226,10 +226,8 @@ static void write_one(const job *self, const char *label, const double *probabil
 static nm_status classify_texts(job *self, nm_error *err)
 {
     nm_classifications *results;
-    const char **texts = nm_line_list_texts(&self->lines);
-    nm_status status = nm_classifier_run(self->classifier, texts, self->lines.n, &results, err);
-    free(texts);
-    NM_TRY(status);
+    NM_AUTO_FREE const char **texts = nm_line_list_texts(&self->lines);
+    NM_TRY(nm_classifier_run(self->classifier, texts, self->lines.n, &results, err));
     for (size_t i = 0; i < self->lines.n; i++) {
         int32_t best = (int32_t)nm_classifications_best(results, i);
         bool truncated = nm_classifications_truncated(results, i);

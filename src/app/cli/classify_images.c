@@ -4,7 +4,6 @@
 #include "cli/classify_images.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/model_command.h"
@@ -16,12 +15,10 @@
 
 nm_status nm_find_image_model(const char *path, bool *found, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     const nm_task_type *task;
-    char *file;
+    NM_AUTO_FREE char *file = NULL;
     NM_TRY(nm_loaded_model_options(path, &options, &task, &file, err));
-    nm_options_free(options);
-    free(file);
     *found = task == &nm_task_image;
     return NM_OK;
 }
@@ -41,7 +38,7 @@ static nm_status open_for_evaluation(job *self, const nm_cli *cli, const char *p
     const nm_device_config *device = nm_options_find(cli->options, "device");
     nm_options *options;
     const nm_task_type *task;
-    char *file;
+    NM_AUTO_FREE char *file = NULL;
     NM_TRY(nm_loaded_model_options(path, &options, &task, &file, err));
     nm_status status = nm_cli_open_backend(cli, options, &self->backend, err);
     if (status == NM_OK)
@@ -49,7 +46,6 @@ static nm_status open_for_evaluation(job *self, const nm_cli *cli, const char *p
                                       device->precision == NM_PRECISION_INT8, err);
     else
         nm_options_free(options);
-    free(file);
     if (status == NM_OK)
         self->n_classes = ((const nm_image_parts *)self->loaded.task.parts)->classes.n;
     return status;
@@ -60,10 +56,9 @@ static nm_status open_model(nm_model_session *session, void *state, const char *
     job *self = state;
     if (self->config->evaluate)
         return open_for_evaluation(self, session->cli, path, err);
-    const char **settings = nm_cli_settings(session->cli, "classify,data");
+    NM_AUTO_FREE const char **settings = nm_cli_settings(session->cli, "classify,data");
     nm_status status = nm_image_classifier_open(&self->classifier, path, settings, err);
     nm_cli_warn(nm_image_classifier_warning(self->classifier));
-    free(settings);
     self->n_classes = nm_image_classifier_n_classes(self->classifier);
     return status;
 }

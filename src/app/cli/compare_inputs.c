@@ -42,10 +42,10 @@ nm_status nm_cli_compare_inputs(nm_comm *comm, const char *models, const char *c
     own[0] = hash_models(models);
     for (size_t i = 0; i < n; i++)
         own[i + 1] = hash_file(files[i]);
-    nm_status status = nm_comm_gather(comm, hashes, (n + 1) * sizeof *hashes, err);
-    for (size_t i = n + 1; status == NM_OK && i < (size_t)comm->size * (n + 1); i++)
+    NM_TRY(nm_comm_gather(comm, hashes, (n + 1) * sizeof *hashes, err));
+    for (size_t i = n + 1; i < (size_t)comm->size * (n + 1); i++)
         if (hashes[i] != hashes[i % (n + 1)])
-            status = nm_fail(err, NM_MISMATCH, "%s: rank %zu reads a file with other contents than rank 0",
-                             i % (n + 1) ? files[i % (n + 1) - 1] : models, i / (n + 1));
-    return status;
+            return nm_fail(err, NM_MISMATCH, "%s: rank %zu reads a file with other contents than rank 0",
+                           i % (n + 1) ? files[i % (n + 1) - 1] : models, i / (n + 1));
+    return NM_OK;
 }

@@ -14,7 +14,8 @@ static void each_option(const nm_command *command,
     for (const nm_task_type *const *type = nm_task_types; *type; type++) {
         char task[64], *arguments[] = {task};
         snprintf(task, sizeof task, "--run.task=%s", (*type)->name);
-        nm_options *options = nm_options_create(), *earlier = nm_options_create();
+        NM_AUTO(nm_options_release) nm_options *options = nm_options_create();
+        NM_AUTO(nm_options_release) nm_options *earlier = nm_options_create();
         const nm_task_type *found;
         nm_error err;
         nm_cli_add_options(command, options, 1, arguments, &found, &err);
@@ -33,8 +34,6 @@ static void each_option(const nm_command *command,
                 if (!nm_options_row(earlier, path) && nm_cli_accepts(command, section, row->name))
                     write(name, row, out);
             }
-        nm_options_free(options);
-        nm_options_free(earlier);
         if (!last)
             break;
     }

@@ -115,7 +115,7 @@ static void write_one(const job *self, const char *prompt, const nm_lm_texts *te
 static nm_status continue_prompts(job *self, const nm_line_list *lines, nm_error *err)
 {
     size_t samples = (size_t)self->config->samples, n = lines->n * samples;
-    const char **prompts = nm_allocate(n * sizeof *prompts);
+    NM_AUTO_FREE const char **prompts = nm_allocate(n * sizeof *prompts);
     nm_lm_texts *texts;
     size_t bytes;
     for (size_t i = 0; i < n; i++)
@@ -126,7 +126,6 @@ static nm_status continue_prompts(job *self, const nm_line_list *lines, nm_error
             write_skipped(self);
         else
             write_one(self, prompts[i], texts, i);
-    free(prompts);
     self->number += n;
     NM_TRY(status);
     nm_lm_texts_free(texts);
@@ -160,9 +159,8 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
             status = nm_documents_next(&reader, &more, err);
             if (status != NM_OK || !more)
                 break;
-            char *where = nm_format("%s:%lld", name, (long long)reader.line);
+            NM_AUTO_FREE char *where = nm_format("%s:%lld", name, (long long)reader.line);
             status = check_prompt(self, reader.text, reader.bytes, where, err);
-            free(where);
             const bool skip = status != NM_OK && self->invalid;
             if (status != NM_OK && !skip)
                 break;

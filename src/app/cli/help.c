@@ -239,9 +239,7 @@ static nm_status unknown_section(const nm_command *command, const nm_options *op
     NM_AUTO_FREE char *names = nm_duplicate("all");
     for (size_t i = 0; nm_options_section(options, i, &section, &rows, &presets); i++)
         nm_list_append(&names, section);
-    nm_status status =
-        nm_fail(err, NM_USAGE, "%s: no section %.100s; --help SECTION: %s", command->name, topic, names);
-    return status;
+    return nm_fail(err, NM_USAGE, "%s: no section %.100s; --help SECTION: %s", command->name, topic, names);
 }
 
 /* Whether the word after --help is a section, or else not a topic: another option, or the recipe. */
@@ -340,12 +338,11 @@ void nm_cli_manual(const nm_command *command, FILE *out)
     putc('\n', out);
     if (command->section) {
         fputs(".SH OPTIONS\n", out);
-        nm_options *options = nm_options_create();
+        NM_AUTO(nm_options_release) nm_options *options = nm_options_create();
         nm_error err;
         const struct nm_task_type *task;
         nm_cli_add_options(command, options, 0, NULL, &task, &err);
         write_roff_options(command, options, out);
-        nm_options_free(options);
     }
     fputs(".SH EXIT STATUS\n", out);
 #define S(name, code, text) fprintf(out, ".TP\n.B %d\n%s\n", code, text);

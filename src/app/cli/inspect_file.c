@@ -1,6 +1,5 @@
 #include "cli/inspect_file.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -23,10 +22,9 @@ static json_int_t update_of(const json_t *object)
 /* Reads the list in the file; an empty list if there is no file. */
 static nm_status read_list(const char *path, json_t **list, nm_error *err)
 {
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     NM_TRY(nm_file_read_optional(path, &text, err));
     *list = text ? json_loads(text, 0, NULL) : json_array();
-    free(text);
     if (json_is_array(*list))
         return NM_OK;
     json_decref(*list);

@@ -31,8 +31,7 @@ static bool is_beside_data(const char *path)
     NM_AUTO_FREE char *folder = slash ? nm_format("%.*s", (int)(slash - path) + 1, path) : nm_duplicate(".");
     NM_AUTO_FREE char *settings = nm_path_join(folder, "data.ini"),
                       *sums = nm_path_join(folder, "checksums.xxh128");
-    const bool is_data = nm_file_may_exist(settings) && nm_file_may_exist(sums);
-    return is_data;
+    return nm_file_may_exist(settings) && nm_file_may_exist(sums);
 }
 
 static nm_status check_file(const nm_command *command, const char *path, nm_error *err)

@@ -69,12 +69,11 @@ typedef struct job {
 
 static nm_status job_open(job *self, const char *path, nm_error *err)
 {
-    const char **settings =
+    NM_AUTO_FREE const char **settings =
         nm_cli_settings(self->cli, "perplexity.interval,perplexity.split,perplexity.data,perplexity.json,"
                                    "perplexity.tokens,perplexity.each_line");
     nm_status status = nm_language_model_open(&self->model, path, settings, err);
     nm_cli_warn(nm_language_model_warning(self->model));
-    free(settings);
     if (status == NM_OK)
         nm_language_model_set_comm(self->model, self->comm);
     return status;
@@ -231,7 +230,7 @@ static void print_tokens(const nm_lm_scores *scores, const char *name, const nm_
         size_t bytes;
         const double *log_probs = nm_lm_scores_tokens(scores, i);
         const size_t n = nm_lm_scores_n_tokens(scores, i);
-        const char **tokens = nm_allocate((n + 1) * sizeof *tokens);
+        NM_AUTO_FREE const char **tokens = nm_allocate((n + 1) * sizeof *tokens);
         for (size_t t = 0; t < n; t++)
             tokens[t] = nm_lm_scores_token(scores, i, t);
         const tokens_line line = {name,
@@ -241,7 +240,6 @@ static void print_tokens(const nm_lm_scores *scores, const char *name, const nm_
                                   nm_json_texts(tokens, n),
                                   nm_json_numbers(log_probs, n)};
         print_line(tokens_line_fields(), &line);
-        free(tokens);
     }
     fflush(stdout);
 }
@@ -264,14 +262,13 @@ static nm_status score_tokens_of(job *self, nm_documents *reader, const char *na
         }
         if (read != NM_OK && !self->config->each_line) /* the text is not complete */
             nm_line_list_clear(lines);
-        const char **texts = nm_line_list_texts(lines);
+        NM_AUTO_FREE const char **texts = nm_line_list_texts(lines);
         nm_lm_scores *scores = NULL;
         nm_status status = nm_language_model_score(
             self->model, texts, lines->n, self->config->each_line ? NM_LM_LINES : NM_LM_TEXT, &scores, err);
         if (status == NM_OK)
             print_tokens(scores, name, lines, first);
         nm_lm_scores_free(scores);
-        free(texts);
         if (status == NM_OK && read != NM_OK)
             *err = unread;
         NM_TRY(status != NM_OK ? status : read);
@@ -284,15 +281,13 @@ static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
     nm_status status = NM_OK;
     for (int i = 0; i < n && status == NM_OK; i++) {
         FILE *stream;
-        nm_documents reader;
-        nm_line_list lines = {0};
+        NM_AUTO(nm_documents_release) nm_documents reader = {0};
+        NM_AUTO(nm_line_list_release) nm_line_list lines = {0};
         NM_TRY(nm_text_open_checked(&stream, paths[i], self->config->encoding, err));
         nm_documents_init(&reader, stream, nm_input_name(paths[i]),
                           nm_language_model_document_rule(self->model));
         reader.checked = true;
         status = score_tokens_of(self, &reader, nm_input_name(paths[i]), &lines, err);
-        nm_line_list_release(&lines);
-        nm_documents_release(&reader);
         nm_input_close(stream);
     }
     return status;
@@ -358,7 +353,7 @@ static nm_status score_splits(job *self, const char *path, nm_error *err)
     static const char *const names[] = {NM_SPLITS(NM_CHOICE_NAME)};
     nm_options *options;
     const nm_task_type *type;
-    char *file;
+    NM_AUTO_FREE char *file = NULL;
     NM_TRY(nm_loaded_model_options(path, &options, &type, &file, err));
     nm_status status = nm_cli_apply(self->cli, options, err);
     if (status == NM_OK && *self->config->data)
@@ -368,7 +363,6 @@ static nm_status score_splits(job *self, const char *path, nm_error *err)
         status = nm_loaded_model_open_run(&self->loaded, file, type, options, self->backend, false, err);
     else
         nm_options_free(options);
-    free(file);
     NM_TRY(status);
     self->loaded.task.comm = self->comm;
     NM_TRY(compare_data(self, path, err));

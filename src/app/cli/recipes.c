@@ -65,10 +65,9 @@ static nm_status add_entry(recipe_list *list, const char *name, nm_error *err)
 {
     struct stat info;
     size_t length = strlen(name);
-    char *path = nm_path_join(list->folder, name);
+    NM_AUTO_FREE char *path = nm_path_join(list->folder, name);
     bool found = !stat(path, &info), dangling = !found && errno == ENOENT;
     nm_status status = found || dangling ? NM_OK : fail_listing(path, err);
-    free(path);
     if (!found)
         return status;
     if (S_ISDIR(info.st_mode))

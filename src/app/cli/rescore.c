@@ -69,7 +69,7 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
                                "decode.batch_tokens",       numbers[0],
                                "translate.alignment_layer", numbers[1],
                                "translate.alignment_head",  numbers[2]};
-    const char **settings = nm_cli_settings(session->cli, "rescore");
+    NM_AUTO_FREE const char **settings = nm_cli_settings(session->cli, "rescore");
     size_t n = 0;
     while (settings[n])
         n++;
@@ -78,7 +78,6 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
     settings[n + sizeof own / sizeof *own] = NULL;
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     nm_cli_warn(nm_translator_warning(self->translator));
-    free(settings);
     for (int i = 0; i < 3; i++)
         free(numbers[i]);
     return status;

@@ -2,7 +2,6 @@
  * system, or scores of single lines. */
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/archive.h"
@@ -82,10 +81,8 @@ static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *er
 static nm_status open_scorer(const nm_cli *cli, const char *metric, score_job *job, nm_error *err)
 {
     const score_options *options = job->options;
-    const char **settings = nm_cli_settings(cli, "score.reference,score.against,score.json");
-    nm_status status = nm_scorer_open(&job->scorer, metric, settings, err);
-    free(settings);
-    NM_TRY(status);
+    NM_AUTO_FREE const char **settings = nm_cli_settings(cli, "score.reference,score.against,score.json");
+    NM_TRY(nm_scorer_open(&job->scorer, metric, settings, err));
     if (*options->against && options->bootstrap == 0)
         return nm_fail(err, NM_USAGE, "score: --against needs bootstrap resamples (--bootstrap)");
     if (*options->against && options->sentence)

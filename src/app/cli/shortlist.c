@@ -1,5 +1,4 @@
 /* norma shortlist: learns the lexical shortlist of a data folder. */
-#include <stdlib.h>
 
 #include "api/sections.h"
 #include "cli/model_command.h"
@@ -21,11 +20,10 @@ static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
     const shortlist_config *config = nm_options_find(cli->options, "shortlist");
-    const char **settings = nm_cli_settings(cli, "shortlist.output");
+    NM_AUTO_FREE const char **settings = nm_cli_settings(cli, "shortlist.output");
     nm_shortlist_summary summary;
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
     NM_THEN(status, nm_shortlist_learn(argv[0], config->output, settings, &summary, &err));
-    free(settings);
     if (status != NM_OK)
         return nm_cli_fail(&err);
     fprintf(stderr,

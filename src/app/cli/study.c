@@ -128,7 +128,8 @@ static nm_status add_set(settings *all, char *text, nm_error *err)
 static void write_report(const nm_study *study)
 {
     static const char *const phases[] = {"confirm", "select"};
-    char **folders = NULL, *page = nm_path_join(nm_study_folder(study), "report.html");
+    NM_AUTO_FREE char *page = nm_path_join(nm_study_folder(study), "report.html");
+    char **folders = NULL;
     size_t n = 0, capacity = 0;
     nm_planned_run run;
     for (int k = 0; k < 2 && !n; k++)
@@ -136,16 +137,14 @@ static void write_report(const nm_study *study)
             if (!strcmp(run.phase, phases[k]) && !strcmp(run.state, "finished")) {
                 NM_APPEND(folders, n, capacity, nm_path_join(nm_study_folder(study), run.folder));
             }
-    nm_report report = {0};
+    NM_AUTO(nm_report_close) nm_report report = {0};
     nm_error err;
     nm_status status = n ? nm_report_open(&report, (const char *const *)folders, n, "", &err) : NM_OK;
     if (status == NM_OK && n)
         status = nm_report_page(&report, &(nm_report_config){.samples = true}, page, &err);
     if (status != NM_OK)
         fprintf(stderr, "norma: warning: no report.html: %s\n", err.text);
-    nm_report_close(&report);
     nm_free_list(folders, n);
-    free(page);
 }
 
 static nm_status conduct(nm_study *study, const input_config *config, nm_error *err)
@@ -197,13 +196,12 @@ static int study_start(nm_cli *cli, int argc, char **argv)
         status = nm_cli_find_recipe(*config->recipe ? config->recipe : data.recipe, &recipe, &err);
     }
     if (status == NM_OK && !code) {
-        const char **given = nm_cli_settings(cli, "study.folder,input");
+        NM_AUTO_FREE const char **given = nm_cli_settings(cli, "study.folder,input");
         for (int i = 0; i < data.n; i++)
             add(&all, data.keys[i], data.values[i]);
         for (size_t i = 0; given[i]; i += 2)
             add(&all, given[i], given[i + 1]);
         add(&all, "study.folder", folder);
-        free(given);
         status = add_set(&all, set, &err);
         nm_cli_handle_stops(on_signal);
         NM_THEN(status, nm_study_open(&study, program, recipe, all.list, &events, &err));

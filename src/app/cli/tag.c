@@ -379,14 +379,12 @@ static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *t
 
 static nm_status tag_sentences(job *self, nm_error *err)
 {
-    const char **tokens = nm_allocate(self->tokens.n * sizeof *tokens);
+    NM_AUTO_FREE const char **tokens = nm_allocate(self->tokens.n * sizeof *tokens);
     nm_tagged *tagged;
     size_t bytes, first = 0;
     for (size_t i = 0; i < self->tokens.n; i++)
         tokens[i] = nm_line_list_get(&self->tokens, i, &bytes);
-    nm_status status = nm_tagger_run(self->tagger, tokens, self->lengths, self->n, &tagged, err);
-    free(tokens);
-    NM_TRY(status);
+    NM_TRY(nm_tagger_run(self->tagger, tokens, self->lengths, self->n, &tagged, err));
     for (size_t s = 0; s < self->n; s++) {
         write_sentence(self, s, first, tagged);
         if (nm_tagged_in_pieces(tagged, s))

@@ -98,10 +98,10 @@ nm_status nm_cli_default_recipe(const nm_options *options, char **recipe, nm_err
                       *model = nm_options_get(options, "run.tune");
     NM_AUTO_FREE char *resume = nm_options_get(options, "run.resume");
     bool resumes = folder && *folder && resume && strcmp(resume, "no");
-    nm_status status = default_recipe(resumes ? folder : NULL, model, recipe, err);
-    if (status == NM_OK && resumes && !*recipe)
-        status = nm_fail(err, NM_USAGE, "%s: there is no run to continue, and no recipe is named", folder);
-    return status;
+    NM_TRY(default_recipe(resumes ? folder : NULL, model, recipe, err));
+    if (resumes && !*recipe)
+        return nm_fail(err, NM_USAGE, "%s: there is no run to continue, and no recipe is named", folder);
+    return NM_OK;
 }
 
 /* *task: that of nm_cli_default_recipe, heap, or NULL. Errors are reported when the recipe is determined from

@@ -1,7 +1,6 @@
 /* norma tokenize, detokenize, subword, normalize: the steps of text preparation as filters, to inspect their
  * results and to use them in pipelines. The settings are those of a data folder or model (--like), or
  * options. */
-#include <stdlib.h>
 
 #include "api/sections.h"
 #include "base/text_input.h"
@@ -46,7 +45,7 @@ static nm_status run_filter(nm_text_filter *filter, const filter_config *config,
     FILE *stream;
     NM_TRY(nm_text_open_checked(&stream, input, config->encoding, err));
     nm_cli_output output;
-    nm_lines lines;
+    NM_AUTO(nm_lines_release) nm_lines lines = {0};
     nm_lines_init(&lines, stream, nm_input_name(input));
     nm_status status = nm_cli_output_open(&output, config->output, input, err);
     if (status == NM_OK) {
@@ -56,7 +55,6 @@ static nm_status run_filter(nm_text_filter *filter, const filter_config *config,
         status = filter_lines(filter, &lines, output.stream, err);
         status = nm_cli_output_close(&output, status, err);
     }
-    nm_lines_release(&lines);
     nm_input_close(stream);
     return status;
 }
@@ -66,9 +64,8 @@ static int run(nm_cli *cli, int argc, char **argv, nm_text_step step)
     nm_error err = {0};
     nm_text_filter *filter = NULL;
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 0, 1, &err);
-    const char **settings = nm_cli_settings(cli, "text.output,text.encoding");
+    NM_AUTO_FREE const char **settings = nm_cli_settings(cli, "text.output,text.encoding");
     NM_THEN(status, nm_text_filter_open(&filter, step, settings, &err));
-    free(settings);
     nm_cli_warn(nm_text_filter_warning(filter));
     NM_THEN(status, run_filter(filter, nm_options_find(cli->options, "text"), argc ? argv[0] : "-", &err));
     nm_text_filter_close(filter);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "api/training.h"
+#include "base/memory.h"
 #include "base/subprocess.h"
 #include "cli/model_command.h"
 #include "cli/profile_print.h"
@@ -239,13 +240,10 @@ static nm_status train(console *t, const nm_cli *cli, const char *recipe, const 
                                        .validated = on_validated,
                                        .message = on_message,
                                        .command = cli->command_line};
-    const char **settings = nm_cli_settings(cli, "");
+    NM_AUTO_FREE const char **settings = nm_cli_settings(cli, "");
     nm_training *training;
     handle_signals();
-    nm_status status =
-        nm_training_open_ranks(&training, recipe, NULL, settings, NM_TRAINING_NEW, &events, ranks, err);
-    free(settings);
-    NM_TRY(status);
+    NM_TRY(nm_training_open_ranks(&training, recipe, NULL, settings, NM_TRAINING_NEW, &events, ranks, err));
     t->training = opened = training;
     if (stop_requested)
         nm_training_stop(training);

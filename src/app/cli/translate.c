@@ -178,7 +178,7 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
 {
     size_t first, last;
     part_of_process(self->session->comm, lines, &first, &last);
-    const char **texts = nm_line_list_texts(lines);
+    NM_AUTO_FREE const char **texts = nm_line_list_texts(lines);
     self->first_line += (int64_t)first;
     nm_translations *translations;
     const char **prefixes = companion_texts(&self->prefixes),
@@ -197,7 +197,6 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
         write_translations(self, texts + first, translations);
         nm_translations_free(translations);
     }
-    free(texts);
     NM_TRY(status);
     self->first_line += (int64_t)(lines->n - last);
     return nm_model_session_flush(self->session, err);

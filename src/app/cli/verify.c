@@ -223,11 +223,11 @@ static nm_status copy_log(const job *self, int64_t update, nm_error *err)
     NM_AUTO_FREE char *from = nm_path_join(self->run, "log.jsonl"),
                       *to = nm_path_join(self->folder, "log.jsonl"), *text = NULL;
     size_t bytes;
-    nm_status status = read_manifest(self, update, &manifest, err);
-    NM_THEN(status, nm_file_read(from, &text, &bytes, err));
-    if (status == NM_OK && (int64_t)bytes >= manifest.log_bytes)
-        status = nm_file_write(to, text, (size_t)manifest.log_bytes, err);
-    return status;
+    NM_TRY(read_manifest(self, update, &manifest, err));
+    NM_TRY(nm_file_read(from, &text, &bytes, err));
+    if ((int64_t)bytes >= manifest.log_bytes)
+        NM_TRY(nm_file_write(to, text, (size_t)manifest.log_bytes, err));
+    return NM_OK;
 }
 
 /* A folder with the run as it was at the checkpoint, and the configuration with which it was continued; of
@@ -238,14 +238,12 @@ static nm_status make_folder(job *self, const interval *part, nm_error *err)
     if (!mkdtemp(self->folder))
         return nm_fail(err, NM_IO, "%s: %s", self->folder, strerror(errno));
     NM_AUTO_FREE char *checkpoints = nm_path_join(self->folder, "checkpoints"), *text = NULL;
-    nm_status status = nm_folder_create(checkpoints, err);
-    NM_THEN(status, read_config(self, part->to, &text, err));
-    NM_THEN(status, nm_run_config_write(text, self->folder, err));
-    if (status == NM_OK && part->from != FROM_SEED)
-        status = copy_checkpoint(self, part->from, err);
-    if (status == NM_OK && part->from != FROM_SEED)
-        status = copy_log(self, part->from, err);
-    return status;
+    NM_TRY(nm_folder_create(checkpoints, err));
+    NM_TRY(read_config(self, part->to, &text, err));
+    NM_TRY(nm_run_config_write(text, self->folder, err));
+    if (part->from != FROM_SEED)
+        NM_TRY(copy_checkpoint(self, part->from, err));
+    return part->from != FROM_SEED ? copy_log(self, part->from, err) : NM_OK;
 }
 
 static void remove_folder(const job *self)
@@ -258,17 +256,15 @@ static void remove_folder(const job *self)
     if (nm_checkpoint_list(self->folder, &paths, &n, NM_IGNORED) == NM_OK) {
         for (size_t i = 0; i < n; i++)
             for (size_t k = 0; k < sizeof suffixes / sizeof *suffixes; k++) {
-                char *file =
+                NM_AUTO_FREE char *file =
                     checkpoint_file(self->folder, strtoll(strrchr(paths[i], '/') + 1, NULL, 10), suffixes[k]);
                 unlink(file);
-                free(file);
             }
         nm_checkpoint_list_free(paths, n);
     }
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *file = nm_path_join(self->folder, files[i]);
+        NM_AUTO_FREE char *file = nm_path_join(self->folder, files[i]);
         unlink(file);
-        free(file);
     }
     NM_AUTO_FREE char *checkpoints = nm_path_join(self->folder, "checkpoints");
     rmdir(checkpoints);

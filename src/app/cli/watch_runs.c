@@ -1,7 +1,6 @@
 #include "cli/watch_runs.h"
 
 #include <dirent.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

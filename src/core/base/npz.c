@@ -12,9 +12,8 @@
 
 void nm_npz_release(nm_npz *npz)
 {
-    for (size_t i = 0; i < npz->n; i++) {
+    for (size_t i = 0; i < npz->n; i++)
         NM_FREE(npz->arrays[i].name, npz->arrays[i].data);
-    }
     free(npz->arrays);
     nm_hash_map_release(&npz->names);
     free(npz->path);
@@ -95,11 +94,9 @@ static nm_status parse_array(const nm_npz *npz, nm_npz_array *array, nm_error *e
     }
     if (!valid)
         return nm_fail(err, NM_FORMAT, "%s: %.100s: not an array of NumPy", npz->path, array->name);
-    char *text = nm_allocate(header + 1);
+    NM_AUTO_FREE char *text = nm_allocate(header + 1);
     memcpy(text, bytes + begin, header);
-    nm_status status = parse_header(npz, text, array, err);
-    free(text);
-    NM_TRY(status);
+    NM_TRY(parse_header(npz, text, array, err));
     size_t rest = array->bytes - begin - header;
     if (array->count > SIZE_MAX / (size_t)array->item_bytes ||
         rest != array->count * (size_t)array->item_bytes)

@@ -29,9 +29,8 @@ void nm_options_free(nm_options *options)
 {
     if (!options)
         return;
-    for (size_t i = 0; i < options->n_sections; i++) {
+    for (size_t i = 0; i < options->n_sections; i++)
         NM_FREE(options->sections[i].name, options->sections[i].config, options->sections[i].origins);
-    }
     for (size_t i = 0; i < options->n_texts; i++)
         free(options->texts[i]);
     NM_FREE(options->sections, options->rules, options->texts, options);

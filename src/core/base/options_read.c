@@ -93,10 +93,8 @@ static nm_status read_setting(void *user, const nm_ini_setting *setting, nm_erro
     const nm_old_option *old = nm_old_option_find(path, setting->value);
     if (old && old->removed) {
         bool has_effect = old->old_value && strcmp(setting->value, old->old_value) != 0;
-        nm_status removed =
-            has_effect ? nm_fail(err, NM_UNSUPPORTED, "%s = %.40s: %s", path, setting->value, old->removed)
-                       : NM_OK;
-        return removed;
+        return has_effect ? nm_fail(err, NM_UNSUPPORTED, "%s = %.40s: %s", path, setting->value, old->removed)
+                          : NM_OK;
     }
     nm_origin origin = own ? own : self->saved ? saved_origin(setting->comment) : NM_ORIGIN_FILE;
     return apply(self, old ? old->name : path, old && old->value ? old->value : setting->value, origin, err);

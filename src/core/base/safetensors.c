@@ -259,11 +259,7 @@ static nm_status open_file(nm_safetensors **file, const char *path, bool verifie
     opened->path = nm_duplicate(path);
     nm_status status = nm_file_map_open(&opened->map, path, err);
     NM_THEN(status, read_file(opened, verifies_data, err));
-    if (status == NM_OK)
-        *file = opened;
-    else
-        nm_safetensors_close(opened);
-    return status;
+    NM_RETURN_NEW(status, file, opened, nm_safetensors_close);
 }
 
 nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err)

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "base/archive.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/utf8_check.h"
 

@@ -192,12 +192,7 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
                                  (options->search == NM_SEARCH_SAMPLE ? 0 : special->n_excluded),
                              err);
     NM_THEN(status, nm_decoder_refresh(decoder, err));
-    if (status != NM_OK) {
-        nm_decoder_free(decoder);
-        return status;
-    }
-    *out = decoder;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, decoder, nm_decoder_free);
 }
 
 nm_status nm_decoder_create_worker(nm_decoder **out, const nm_decoder *main, nm_error *err)
@@ -215,12 +210,7 @@ nm_status nm_decoder_create_worker(nm_decoder **out, const nm_decoder *main, nm_
                             .layers = main->layers,
                             .heads = main->heads};
     nm_status status = nm_token_scorer_init_worker(&decoder->scorer, &main->scorer, backend, err);
-    if (status != NM_OK) {
-        nm_decoder_free(decoder);
-        return status;
-    }
-    *out = decoder;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, decoder, nm_decoder_free);
 }
 
 void nm_decoder_free(nm_decoder *decoder)
@@ -269,9 +259,8 @@ int32_t nm_decoder_heads(const nm_decoder *decoder)
 
 void nm_translation_release(nm_translation *translation)
 {
-    for (int32_t i = 0; i < translation->n; i++) {
+    for (int32_t i = 0; i < translation->n; i++)
         NM_FREE(translation->list[i].ids, translation->list[i].attention, translation->list[i].token_scores);
-    }
     free(translation->list);
     *translation = (nm_translation){0};
 }
@@ -534,10 +523,9 @@ static int64_t work_per_batch(int64_t work, int32_t workers)
 
 static nm_status run_serial(decode_job *job, nm_token_scorer *scorer, nm_error *err)
 {
-    nm_status status = NM_OK;
-    for (size_t i = 0; i < job->n_batches && status == NM_OK; i++)
-        status = decode_batch(job, &job->batches[i], scorer, err);
-    return status;
+    for (size_t i = 0; i < job->n_batches; i++)
+        NM_TRY(decode_batch(job, &job->batches[i], scorer, err));
+    return NM_OK;
 }
 
 static nm_status run_parallel(decode_job *job, decode_worker *workers, int32_t n, nm_error *err)

@@ -121,12 +121,7 @@ static nm_status create(nm_incremental **out, nm_model *model, nm_backend *backe
     inc->self = nm_allocate((size_t)inc->n_layers * sizeof *inc->self);
     inc->cross = nm_allocate((size_t)inc->n_layers * sizeof *inc->cross);
     nm_status status = nm_tape_init(&inc->tape, backend, initial_tape_bytes, err);
-    if (status != NM_OK) {
-        nm_incremental_free(inc);
-        return status;
-    }
-    *out = inc;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, inc, nm_incremental_free);
 }
 
 nm_status nm_incremental_create(nm_incremental **out, nm_model *model, nm_error *err)

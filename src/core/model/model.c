@@ -38,11 +38,7 @@ nm_status nm_model_declare(nm_model **out, const nm_model_type *type, nm_backend
                         .plan = sizes->plan};
     nm_params_init(&model->params, backend);
     nm_status status = build(model, err);
-    if (status == NM_OK)
-        *out = model;
-    else
-        nm_model_free(model);
-    return status;
+    NM_RETURN_NEW(status, out, model, nm_model_free);
 }
 
 nm_status nm_model_allocate(nm_model *model, bool with_grads, nm_error *err)
@@ -61,11 +57,7 @@ nm_status nm_model_create(nm_model **out, const nm_model_type *type, nm_backend 
     nm_model *model;
     NM_TRY(nm_model_declare(&model, type, backend, options, sizes, err));
     nm_status status = nm_model_allocate(model, with_grads, err);
-    if (status == NM_OK)
-        *out = model;
-    else
-        nm_model_free(model);
-    return status;
+    NM_RETURN_NEW(status, out, model, nm_model_free);
 }
 
 void nm_model_free(nm_model *model)

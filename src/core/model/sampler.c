@@ -111,12 +111,7 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
         status = nm_incremental_create(&self->incremental, model, err);
     if (status == NM_OK && self->incremental)
         status = nm_incremental_refresh(self->incremental, err);
-    if (status != NM_OK) {
-        nm_sampler_free(self);
-        return status;
-    }
-    *out = self;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, self, nm_sampler_free);
 }
 
 nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_model *model, nm_error *err)
@@ -126,12 +121,7 @@ nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_
     nm_status status = alloc_workspace(self, err);
     if (status == NM_OK && main->incremental)
         status = nm_incremental_create_worker(&self->incremental, main->incremental, model->backend, err);
-    if (status != NM_OK) {
-        nm_sampler_free(self);
-        return status;
-    }
-    *out = self;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, self, nm_sampler_free);
 }
 
 void nm_sampler_free(nm_sampler *self)
@@ -142,9 +132,8 @@ void nm_sampler_free(nm_sampler *self)
     nm_tape_release(&self->tape);
     nm_backend_dealloc(self->model->backend, self->logits);
     NM_FREE(self->raw, self->log_p, self->candidates, self->penalized);
-    if (self->owns_tokens) {
+    if (self->owns_tokens)
         NM_FREE(self->tokens.newlines, self->tokens.excluded);
-    }
     free(self);
 }
 

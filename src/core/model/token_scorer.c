@@ -287,7 +287,7 @@ static nm_status fetch_all(nm_token_scorer *scorer, nm_mat logits, const row_blo
     size_t words = (size_t)scorer->vocab_size, first = (size_t)block->first;
     size_t cols = (size_t)block->cols, rows = (size_t)block->rows;
     double *all = scorer->all + first * words;
-    void *kept = NULL; /* logits for step->adjust; an ensemble has none */
+    NM_AUTO_FREE void *kept = NULL; /* logits for step->adjust; an ensemble has none */
     if (step->adjust && step->adjusts_logits && scorer->n_models == 1) {
         kept = nm_allocate(rows * cols * nm_dtype_bytes(b->dtype));
         nm_backend_download(b, kept, logits.data, rows * cols * nm_dtype_bytes(b->dtype));
@@ -299,10 +299,8 @@ static nm_status fetch_all(nm_token_scorer *scorer, nm_mat logits, const row_blo
         all[i] = -INFINITY;
     for (size_t i = 0; i < rows * cols; i++) {
         double value = number_at(scorer, scorer->raw, i);
-        if (!(value < INFINITY)) {
-            free(kept);
+        if (!(value < INFINITY))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
-        }
         all[block->ids ? i / cols * words + (size_t)block->ids[i % cols] : i] = value;
     }
     for (size_t i = 0; given && i < rows; i++)
@@ -310,7 +308,6 @@ static nm_status fetch_all(nm_token_scorer *scorer, nm_mat logits, const row_blo
             given[i] == NM_TARGET_IGNORED ? 0 : all[i * words + (size_t)given[i]];
     if (step->adjust)
         adjust_rows(scorer, block, step, kept);
-    free(kept);
     if (step->scores == NM_SCORES_ALL_AND_BEST)
         for (int32_t row = block->first; row < block->first + block->rows; row++)
             rank_row(scorer, row);

@@ -147,9 +147,8 @@ size_t nm_fold_count(const nm_fold *fold)
 
 void nm_fold_release(nm_fold *fold)
 {
-    for (size_t i = 0; i < fold->n; i++) {
+    for (size_t i = 0; i < fold->n; i++)
         NM_FREE(fold->sites[i].readers, fold->sites[i].scale);
-    }
     free(fold->sites);
     *fold = (nm_fold){0};
 }

@@ -16,12 +16,10 @@ void nm_params_init(nm_params *params, nm_backend *backend)
 void nm_params_release(nm_params *params)
 {
     nm_params_from_int8(params);
-    for (size_t i = 0; i < params->n; i++) {
+    for (size_t i = 0; i < params->n; i++)
         NM_FREE((void *)(uintptr_t)params->list[i]->tensor.name, params->list[i]);
-    }
-    for (size_t i = 0; i < params->n_norms; i++) {
+    for (size_t i = 0; i < params->n_norms; i++)
         NM_FREE((void *)(uintptr_t)params->norms[i]->site.name, params->norms[i]);
-    }
     void *slabs[] = {params->values, params->grads, params->state, params->statistics};
     for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++)
         if (slabs[i])

@@ -80,9 +80,8 @@ nm_status nm_norm_assignments_parse(nm_norm_assignments *assignments, const char
 
 void nm_norm_assignments_release(nm_norm_assignments *assignments)
 {
-    for (size_t i = 0; i < assignments->n; i++) {
+    for (size_t i = 0; i < assignments->n; i++)
         NM_FREE(assignments->list[i].sites, assignments->list[i].type);
-    }
     free(assignments->list);
     *assignments = (nm_norm_assignments){0};
 }

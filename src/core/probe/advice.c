@@ -56,7 +56,7 @@ static nm_status read_log(nm_advice_inputs *f, const char *path, nm_error *err)
     size_t n = 0, capacity = 0, update_capacity = 0;
     nm_status status;
     for (bool more; (status = nm_lines_next(&lines, &more, err)) == NM_OK && more;) {
-        json_t *object = json_loadb(lines.text, lines.bytes, 0, NULL);
+        json_auto_t *object = json_loadb(lines.text, lines.bytes, 0, NULL);
         const char *type = json_string_value(json_object_get(object, "type"));
         double norm = nm_json_number_of(object, "grad_norm") / nm_json_number_of(object, "nll");
         if (type && !strcmp(type, "train") && isfinite(norm)) {
@@ -70,7 +70,6 @@ static nm_status read_log(nm_advice_inputs *f, const char *path, nm_error *err)
             f->loss = nm_json_number_of(object, "nll");
             f->batch_loss = nm_json_number_of(object, "batch_nll");
         }
-        json_decref(object);
     }
     if (n)
         read_gradients(f, norms, updates, n);

@@ -367,9 +367,8 @@ nm_status nm_gradient_bounds_measure(nm_gradient_bounds *bounds, nm_task *task, 
                                .norm = on_norm,
                                .batch = after_batch};
     nm_status status = nm_eval_pass_run(&pass, &bounds->batches, err);
-    for (size_t i = 0; i < bounds->n_theorem; i++) {
+    for (size_t i = 0; i < bounds->n_theorem; i++)
         NM_FREE(l.histories[i].start, l.histories[i].lambda, l.histories[i].gamma_least);
-    }
     free(l.histories);
     order_sites(bounds);
     if (status == NM_OK)

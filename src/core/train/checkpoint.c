@@ -64,10 +64,10 @@ static void add_config(nm_safetensors_writer *writer, const nm_options *options,
     NM_AUTO_FREE char *config = NULL;
     size_t bytes;
     FILE *stream = nm_text_stream_open(&config, &bytes);
-    nm_options *like = nm_options_create(); /* the sections of a model; not [run] */
+    /* the sections of a model; not [run] */
+    NM_AUTO(nm_options_release) nm_options *like = nm_options_create();
     nm_train_options_add(like, task);
     nm_options_write_values(options, like, stream);
-    nm_options_free(like);
     nm_text_stream_close(stream);
     nm_safetensors_add_metadata(writer, "config", config);
 }

@@ -130,9 +130,8 @@ static nm_status first_failure(const mpi_comm *c, nm_error *err)
 /* The failure that ends the run: that of a rank, otherwise the loss of one. */
 static nm_status failure(const mpi_comm *c, nm_error *err)
 {
-    nm_status status = first_failure(c, err);
-    NM_THEN(status, nm_fail(err, NM_IO, "rank %d has not responded for %g seconds", c->lost, c->timeout));
-    return status;
+    NM_TRY(first_failure(c, err));
+    return nm_fail(err, NM_IO, "rank %d has not responded for %g seconds", c->lost, c->timeout);
 }
 
 /* Waits between two polls, longer after many polls, for hosts with fewer cores than ranks. */

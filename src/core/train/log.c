@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -216,7 +215,7 @@ static size_t whole_lines(const char *log, size_t length)
 
 nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
 {
-    char *path = nm_path_join(trainer->folder, "log.jsonl"), *text = NULL;
+    NM_AUTO_FREE char *path = nm_path_join(trainer->folder, "log.jsonl"), *text = NULL;
     size_t bytes = 0, length = 0;
     bool found;
     nm_status status = nm_file_find(path, &found, err);
@@ -227,7 +226,6 @@ nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
                            (long long)trainer->state.log_bytes);
     if (status == NM_OK && text)
         length = whole_lines(text, (size_t)fmin((double)bytes, (double)trainer->state.log_bytes));
-    free(text);
     if (status == NM_OK) {
         trainer->log = fopen(path, bytes ? "r+b" : "w+b");
         if (!trainer->log || ftruncate(fileno(trainer->log), (off_t)length) ||
@@ -236,7 +234,6 @@ nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
         else
             trainer->state.log_bytes = ftell(trainer->log);
     }
-    free(path);
     return status == NM_OK && !length ? log_start(trainer, err) : status;
 }
 

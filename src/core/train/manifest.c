@@ -138,14 +138,14 @@ static nm_status check_file(const char *run, int64_t update, const char *suffix,
     NM_AUTO_FREE char *path = nm_format("%s/checkpoints/%08" PRId64 ".%s", run, update, suffix);
     char actual[NM_DIGEST_TEXT];
     bool found;
-    nm_status status = nm_file_find(path, &found, err);
-    if (status == NM_OK && !found)
-        status = nm_fail(err, NM_FORMAT, "%s: missing", path);
-    NM_THEN(status, nm_digest_of_file(path, actual, err));
-    if (status == NM_OK && strcmp(actual, expected))
-        status = nm_fail(err, NM_FORMAT, "%s: not the file of its manifest (sha256 %.12s, there %.12s)", path,
-                         actual, expected);
-    return status;
+    NM_TRY(nm_file_find(path, &found, err));
+    if (!found)
+        return nm_fail(err, NM_FORMAT, "%s: missing", path);
+    NM_TRY(nm_digest_of_file(path, actual, err));
+    if (strcmp(actual, expected))
+        return nm_fail(err, NM_FORMAT, "%s: not the file of its manifest (sha256 %.12s, there %.12s)", path,
+                       actual, expected);
+    return NM_OK;
 }
 
 /* Checkpoints before this one may have been removed. */

@@ -367,9 +367,8 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
 nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_error *err)
 {
     size_t n;
-    int64_t *updates;
+    NM_AUTO_FREE int64_t *updates = NULL;
     nm_status status = list_checkpoints(trainer, &updates, &n, err);
-    free(updates);
     *has = n > 0;
     return status;
 }
@@ -382,9 +381,7 @@ static nm_status all_are_damaged(const nm_trainer *trainer, nm_error *err)
     NM_AUTO_FREE char *remedy =
         nm_file_may_exist(best) ? nm_format("%s can be trained further with --tune in another folder", best)
                                 : nm_format("train in another folder");
-    nm_status status =
-        nm_fail(err, NM_FORMAT, "%s/checkpoints: no checkpoint can be used; %s", trainer->folder, remedy);
-    return status;
+    return nm_fail(err, NM_FORMAT, "%s/checkpoints: no checkpoint can be used; %s", trainer->folder, remedy);
 }
 
 /* Loads a checkpoint that is what its manifest says. manifests: the run has some. */
@@ -443,7 +440,7 @@ static nm_status restore_best(nm_trainer *trainer, nm_error *err)
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
 {
     size_t n;
-    int64_t *updates;
+    NM_AUTO_FREE int64_t *updates = NULL;
     nm_status status = list_checkpoints(trainer, &updates, &n, err);
     *found = false;
     size_t i = 0;
@@ -459,7 +456,6 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
             nm_trainer_message(trainer, "checkpoint %" PRId64 " is damaged: %s", updates[i], err->text);
     }
     NM_THEN(status, clean_up(trainer, updates, *found ? i - 1 : 0, err));
-    free(updates);
     NM_AUTO_FREE char *last = nm_path_join(trainer->folder, "last.safetensors");
     if (status == NM_FORMAT)
         return all_are_damaged(trainer, err);

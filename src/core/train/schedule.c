@@ -301,9 +301,8 @@ nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *er
 {
     int64_t updates;
     NM_TRY(nm_schedule_planned_updates(task, &updates, err));
-    char *width = nm_options_get(task->options, "model.width");
+    NM_AUTO_FREE char *width = nm_options_get(task->options, "model.width");
     nm_schedule_init(schedule, nm_options_find(task->options, "schedule"), width ? atoll(width) : 1, updates);
-    free(width);
     const nm_train_config *train = nm_options_find(task->options, "train");
     bool ends_by_time = train->seconds > 0 && schedule->config.warmup_fraction <= 0;
     if (nm_schedule_has_length(&schedule->config) && !schedule->config.updates && !ends_by_time) {

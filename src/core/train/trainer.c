@@ -169,11 +169,10 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
 {
     trainer->folder = nm_duplicate(folder);
     static const char *const files[] = {"log.jsonl", "best.safetensors", "last.safetensors"};
-    char *checkpoints = nm_path_join(folder, "checkpoints");
+    NM_AUTO_FREE char *checkpoints = nm_path_join(folder, "checkpoints");
     trainer->made_folder = !nm_file_may_exist(folder);
     trainer->made_checkpoints = !nm_file_may_exist(checkpoints);
     nm_status status = nm_folder_create(checkpoints, err);
-    free(checkpoints);
     bool has_run = false;
     NM_THEN(status, nm_folder_lock_acquire(&trainer->lock, folder, err));
     NM_THEN(status, nm_trainer_has_checkpoint(trainer, &has_run, err));

@@ -251,9 +251,8 @@ static void copy_norm(warm_start *self, nm_norm *norm)
     for (int i = 0; i < norm->shape.n_state; i++) {
         const nm_norm_vector *slot = &norm->shape.state[i];
         const nm_safetensor *found = find_slot(self, norm, slot->name, (size_t)slot->length, false);
-        char *name = slot_name(norm, slot->name);
+        NM_AUTO_FREE char *name = slot_name(norm, slot->name);
         note(self, all, name);
-        free(name);
         if (!all)
             continue;
         size_t n = (size_t)slot->length, unit = nm_dtype_bytes(b->dtype);

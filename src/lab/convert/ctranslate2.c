@@ -404,10 +404,9 @@ static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allow
         nm_tensor_list_alias(&to->tensors, "decoder/embeddings/weight", source);
     else
         target = add_table(to, s->target_table, c->fixnorm, "decoder/embeddings/weight");
-    double *positions = nm_matrix_values(to->backend, s->positions);
+    NM_AUTO_FREE double *positions = nm_matrix_values(to->backend, s->positions);
     add_positions(to, "encoder", positions, s->positions.rows, s->positions.cols, encoder.scale);
     add_positions(to, "decoder", positions, s->positions.rows, s->positions.cols, decoder.scale);
-    free(positions);
     add_attribute(to, "encoder", "embeddings_merge", NM_CT2_INT8, 0);
     const double root = sqrt((double)c->width);
     add_attribute(to, "encoder", "scale_embeddings", NM_CT2_FLOAT32, root * encoder.scale);
@@ -442,9 +441,8 @@ static nm_status add_lm(exporter *to, nm_model *model, const uint8_t *allowed)
     if (!(to->eps > 0))
         to->eps = DEFAULT_EPSILON;
     const char *table = add_table(to, lm->table, false, "decoder/embeddings/weight");
-    double *positions = nm_lm_position_values(model);
+    NM_AUTO_FREE double *positions = nm_lm_position_values(model);
     add_positions(to, "decoder", positions, c->context, c->width, residual.scale);
-    free(positions);
     add_attribute(to, "decoder", "scale_embeddings", NM_CT2_FLOAT32,
                   nm_lm_embedding_factor(c) * residual.scale);
     nm_status status = add_stack(to, &lm->stack, "decoder", residual.scale, NULL, &hidden);

@@ -328,25 +328,21 @@ static nm_status read_vocab(nm_ct2_reader *from, int stack)
 {
     const nm_ct2_variable *table = nm_ct2_file_find(&from->file, from->stacks[stack].table);
     nm_foreign_vocab *vocab = &from->vocabs[stack];
-    json_t *symbols = NULL;
+    json_auto_t *symbols = NULL;
     if (!table || table->rank != 2 || table->shape[0] > NM_VOCAB_MAX_SIZE)
         return nm_fail(from->err, NM_MISMATCH, "%s: has no matrix '%s' of a vocabulary", from->file.path,
                        from->stacks[stack].table);
     NM_AUTO_FREE char *path = vocab_path(from, stack);
-    nm_status status = read_list(from, path, &symbols);
-    NM_THEN(status, nm_foreign_vocab_read(vocab, symbols, table->shape[0], path, from->err));
-    json_decref(symbols);
-    NM_THEN(status, find_specials(from, stack, path));
-    NM_THEN(status, nm_import_vocab(&from->in, vocab, stack == NM_CT2_DECODER, path));
-    return status;
+    NM_TRY(read_list(from, path, &symbols));
+    NM_TRY(nm_foreign_vocab_read(vocab, symbols, table->shape[0], path, from->err));
+    NM_TRY(find_specials(from, stack, path));
+    return nm_import_vocab(&from->in, vocab, stack == NM_CT2_DECODER, path);
 }
 
 static nm_status read_folder(nm_ct2_reader *from, const char *output)
 {
-    char *path = nm_path_join(from->folder, "model.bin");
-    nm_status status = nm_ct2_file_read(&from->file, path, from->err);
-    free(path);
-    NM_TRY(status);
+    NM_AUTO_FREE char *path = nm_path_join(from->folder, "model.bin");
+    NM_TRY(nm_ct2_file_read(&from->file, path, from->err));
     NM_TRY(nm_json_read(&from->config, from->config_path, from->err));
     NM_TRY(find_task(from));
     NM_TRY(nm_import_begin(&from->in, from->lm ? &nm_task_lm : &nm_task_translation, from->err));

@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "convert/json_file.h"
-#include "task/model_texts.h"
 #include "task/text_coder.h"
 #include "text/bpe.h"
 #include "text/byte_level.h"
@@ -251,13 +250,12 @@ nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreig
         status = nm_model_spm_read(spm, path, err);
     if (status == NM_OK && *found) {
         const nm_counter *pieces = &spm->spm->texts;
-        json_t *none = json_object();
+        json_auto_t *none = json_object();
         status = (int64_t)pieces->n <= size
                      ? nm_foreign_vocab_read(vocab, none, size, path, err)
                      : nm_fail(err, NM_MISMATCH, "%s: has %zu pieces, but the model has %lld tokens", path,
                                pieces->n, (long long)size);
-        json_decref(none);
-        nm_buffer name = {0};
+        NM_AUTO(nm_buffer_release) nm_buffer name = {0};
         for (size_t i = 0; status == NM_OK && i < pieces->n; i++) {
             nm_buffer_clear(&name);
             nm_spm_append_name(spm->spm, i, &name);
@@ -265,7 +263,6 @@ nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreig
             if (used || !strcmp(name.data, pieces->items[i].text))
                 vocab->symbols[i] = nm_duplicate(name.data);
         }
-        nm_buffer_release(&name);
     }
     return status;
 }

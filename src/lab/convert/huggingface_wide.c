@@ -104,13 +104,11 @@ static nm_status open_stack(wide_writer *to, wide_stack *wide)
         const nm_norm *norms[] = {layer ? layer->self.norm : stack->final_norm,
                                   layer ? layer->cross.norm : NULL, layer ? layer->ffn.norm : NULL};
         for (size_t k = 0; k < 3; k++) {
-            nm_norm_map map;
+            NM_AUTO(nm_norm_map_release) nm_norm_map map = {0};
             bool center;
             if (!norms[k])
                 continue;
-            nm_status status = read_norm(to, norms[k], &center, &map);
-            nm_norm_map_release(&map);
-            NM_TRY(status);
+            NM_TRY(read_norm(to, norms[k], &center, &map));
             if (!first && center != wide->center)
                 return nm_fail(to->err, NM_UNSUPPORTED,
                                "%s: LayerNorm and RMSNorm in one stack have no class in transformers",

@@ -181,7 +181,7 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
                                const char *folder, nm_error *err)
 {
     nm_model *model = loaded->model;
-    nm_tensor_map map = {0};
+    NM_AUTO(nm_tensor_map_release) nm_tensor_map map = {0};
     nm_tensor_list list = {0};
     seq2seq_class class;
     const char *activation;
@@ -199,7 +199,6 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
         add_marian_tensors(model, &list);
     NM_THEN(status, nm_huggingface_write_tensors(&list, folder, err));
     nm_tensor_list_release(&list);
-    nm_tensor_map_release(&map);
     NM_THEN(status, write_seq2seq_config(loaded, class, activation, folder, err));
     return status == NM_OK ? nm_huggingface_write_tokenizer(&tokenizer, folder, err) : status;
 }
@@ -262,7 +261,7 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
 {
     nm_model *model = loaded->model;
     const nm_map_ids ids = nm_huggingface_ids(vocab);
-    nm_tensor_map map = {0};
+    NM_AUTO(nm_tensor_map_release) nm_tensor_map map = {0};
     nm_tensor_list list = {0};
     double eps = 0;
     bool fits = false;
@@ -282,7 +281,6 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
     nm_status status = fits ? NM_OK : nm_huggingface_wide_gpt2(model, &ids, &list, &eps, err);
     NM_THEN(status, nm_huggingface_write_tensors(&list, folder, err));
     nm_tensor_list_release(&list);
-    nm_tensor_map_release(&map);
     NM_TRY(status);
     json_t *config = json_pack(
         "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b, s:o, s:o}",

@@ -191,12 +191,11 @@ static nm_status read_vocab(reader *from, int side, const char *path)
 {
     const json_t *sizes = json_object_get(from->config, "dim-vocabs"); /* validated by check_sizes */
     nm_foreign_vocab *vocab = &from->vocabs[side];
-    json_t *symbols = NULL;
+    json_auto_t *symbols = NULL;
     int64_t n = json_integer_value(json_array_get(sizes, (size_t)side));
     nm_status status = is_sentencepiece(path) ? read_pieces(from, side, path, &symbols)
                                               : nm_yaml_read(&symbols, path, from->err);
     NM_THEN(status, nm_foreign_vocab_read(vocab, symbols, n, path, from->err));
-    json_decref(symbols);
     NM_TRY(status);
     vocab->eos = nm_foreign_vocab_find(vocab, "</s>");
     vocab->unk = nm_foreign_vocab_find(vocab, "<unk>");

@@ -31,9 +31,8 @@ void nm_tensor_list_alias(nm_tensor_list *list, const char *name, const char *of
 
 void nm_tensor_list_release(nm_tensor_list *list)
 {
-    for (size_t i = 0; i < list->n; i++) {
+    for (size_t i = 0; i < list->n; i++)
         NM_FREE(list->items[i].name, list->items[i].data);
-    }
     free(list->items);
     *list = (nm_tensor_list){0};
 }

@@ -1,6 +1,5 @@
 #include "convert/text_files.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -64,10 +63,8 @@ static nm_status write_search_options(const nm_options *options, const char *fol
 static nm_status read_search_options(nm_options *options, const char *folder, nm_error *err)
 {
     NM_AUTO_FREE char *path = nm_path_join(folder, "decode.ini"), *text = NULL;
-    nm_status status = nm_model_text_read_optional(path, &text, err);
-    if (status == NM_OK && text)
-        status = nm_options_read_saved(options, path, text, err);
-    return status;
+    NM_TRY(nm_model_text_read_optional(path, &text, err));
+    return text ? nm_options_read_saved(options, path, text, err) : NM_OK;
 }
 
 nm_status nm_text_files_write(const nm_task *task, const char *folder, nm_error *err)
@@ -93,14 +90,12 @@ nm_status nm_text_files_read(nm_task *task, nm_options *options, const char *fol
     const text_files files = files_of(task);
     nm_status status = NM_OK;
     for (const text_file *row = files.rows; row->name && status == NM_OK; row++) {
-        char *path = nm_path_join(folder, row->name);
+        NM_AUTO_FREE char *path = nm_path_join(folder, row->name);
         status = nm_model_text_read_optional(path, &files.texts[row->text], err);
-        free(path);
     }
     for (int i = 0; i < files.n_spms && status == NM_OK; i++) {
-        char *path = nm_path_join(folder, files.spm_names[i]);
+        NM_AUTO_FREE char *path = nm_path_join(folder, files.spm_names[i]);
         status = nm_model_spm_read_optional(&files.spms[i], path, err);
-        free(path);
     }
     return status;
 }

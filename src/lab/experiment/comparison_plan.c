@@ -140,10 +140,8 @@ static nm_status find_seconds(const nm_experiment *c, const nm_trial *trial, mea
     NM_AUTO(nm_options_release) nm_options *options = NULL;
     if (strcmp(row->state, "finished"))
         return NM_OK;
-    char *folder = nm_path_join(c->folder, row->folder);
-    nm_status status = nm_run_result_read_log(&result, folder, err);
-    free(folder);
-    NM_TRY(status);
+    NM_AUTO_FREE char *folder = nm_path_join(c->folder, row->folder);
+    NM_TRY(nm_run_result_read_log(&result, folder, err));
     NM_TRY(nm_run_queue_options(&c->queue, &c->points.list[trial->variant], 1, &options, err));
     const nm_train_config *train = nm_options_find(options, "train");
     double validation = result.validation_seconds > 0 ? result.validation_seconds : 0,

@@ -199,10 +199,9 @@ static void test_variant(const nm_comparison_table *table, const nm_variant_summ
 {
     if (!same_test_set(first, summary))
         return;
-    seed_scores a = seed_scores_of(summary, NULL), b = seed_scores_of(first, NULL);
+    NM_AUTO(seed_scores_release) seed_scores a = seed_scores_of(summary, NULL);
+    NM_AUTO(seed_scores_release) seed_scores b = seed_scores_of(first, NULL);
     nm_seed_difference d = nm_seed_test(&a.group, &b.group, nm_bootstrap_default().outside);
-    seed_scores_release(&a);
-    seed_scores_release(&b);
     summary->difference = d.value;
     summary->difference_low = d.low;
     summary->difference_high = d.high;

@@ -108,10 +108,9 @@ nm_status nm_experiment_open(nm_experiment *c, nm_error *err)
     char *path = nm_path_join(c->folder, "comparison.json"), *text;
     nm_status status = nm_file_read(path, &text, NULL, err);
     if (status == NM_OK) {
-        json_t *o = json_loads(text, 0, NULL);
+        json_auto_t *o = json_loads(text, 0, NULL);
         if (!read_comparison(c, o))
             status = nm_fail(err, NM_FORMAT, "%s: not the description of a comparison", path);
-        json_decref(o);
         free(text);
     }
     free(path);

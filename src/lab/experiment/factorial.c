@@ -263,7 +263,7 @@ void nm_factorial_print(const nm_factorial *f, nm_table_format format, double ma
 {
     static const char *const titles[] = {"factor",   "effect",  "estimate", "95 % from",   "to",
                                          "p (Holm)", "p equiv", "seeds",    "seeds needed"};
-    nm_text_table cells = {0};
+    NM_AUTO(nm_text_table_release) nm_text_table cells = {0};
     bool exact = format == NM_TABLE_CSV;
     size_t columns = sizeof titles / sizeof *titles;
     for (size_t c = 0; c < columns; c++)
@@ -284,7 +284,6 @@ void nm_factorial_print(const nm_factorial *f, nm_table_format format, double ma
     }
     fputc('\n', out);
     nm_text_table_print(&cells, format, out);
-    nm_text_table_release(&cells);
     const char *line = format == NM_TABLE_LATEX ? "% " : format == NM_TABLE_MARKDOWN ? "- " : "";
     if (exact)
         return;
@@ -307,9 +306,8 @@ json_t *nm_factorial_json(const nm_factorial *f)
 
 void nm_factorial_release(nm_factorial *f)
 {
-    for (size_t k = 0; k < f->n_effects; k++) {
+    for (size_t k = 0; k < f->n_effects; k++)
         NM_FREE((char *)f->effects[k].term, (char *)f->effects[k].contrast);
-    }
     free(f->effects);
     nm_grid_release(&f->factors);
     NM_FREE(f->norms, f->rates);

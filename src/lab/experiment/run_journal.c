@@ -110,13 +110,11 @@ nm_status nm_run_journal_open(nm_run_journal *journal, const char *folder, const
 {
     *journal = (nm_run_journal){
         .path = nm_path_join(folder, "queue.jsonl"), .runs = json_object(), .lines = json_object()};
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     const char *old = NULL;
     size_t bytes = 0;
     NM_TRY(nm_file_read_optional(journal->path, &text, err));
-    nm_status status = text ? read_lines(journal, text, &old, &bytes, err) : NM_OK;
-    free(text);
-    NM_TRY(status);
+    NM_TRY(text ? read_lines(journal, text, &old, &bytes, err) : NM_OK);
     if (old && key && strcmp(old, key)) {
         if (has_begun(journal))
             return nm_fail(err, NM_MISMATCH,
@@ -156,8 +154,7 @@ nm_status nm_run_journal_add_run(nm_run_journal *journal, const nm_planned_run *
 const char *nm_run_journal_state(const nm_run_journal *journal, const nm_planned_run *run)
 {
     NM_AUTO_FREE char *id = run_id(run);
-    const char *state = json_string_value(json_object_get(json_object_get(journal->runs, id), "state"));
-    return state;
+    return json_string_value(json_object_get(json_object_get(journal->runs, id), "state"));
 }
 
 bool nm_run_journal_find(const nm_run_journal *journal, nm_planned_run *run)

@@ -63,16 +63,14 @@ void nm_plan_print(const nm_plan_part *parts, size_t n, bool at_least, FILE *out
     for (size_t i = 0; i < n; i++) {
         const nm_plan_part *part = &parts[i];
         bool more = at_least && (!strcmp(part->phase, "select") || !strcmp(part->phase, "confirm"));
-        char *time = nm_plan_duration(part->seconds);
+        NM_AUTO_FREE char *time = nm_plan_duration(part->seconds);
         add_row(&cells, nm_duplicate(nm_plan_part_name(part->phase)),
                 nm_format("%s%lld", more ? "at least " : "", (long long)part->runs),
                 nm_format("%lld", (long long)part->updates), nm_format("%s%s", more ? "about " : "", time));
-        free(time);
         all += part->seconds;
     }
-    char *time = nm_plan_duration(all);
+    NM_AUTO_FREE char *time = nm_plan_duration(all);
     add_row(&cells, nm_duplicate("all"), nm_duplicate(""), nm_duplicate(""),
             nm_format("%s%s", at_least ? "up to " : "", time));
-    free(time);
     nm_text_table_print(&cells, NM_TABLE_MARKDOWN, out);
 }

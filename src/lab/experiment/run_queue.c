@@ -133,13 +133,12 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
         queue->add_options(options);
     nm_train_options_add(options, queue->task);
     nm_probe_options_add(options);
-    nm_settings all = run_settings(queue, variant, seed);
+    NM_AUTO(nm_settings_release) nm_settings all = run_settings(queue, variant, seed);
     nm_status status = NM_OK;
     NM_AUTO_FREE char *message = NULL; /* not needed: the runs print it */
     int64_t size;
     for (size_t i = 0; i < all.n && status == NM_OK; i++)
         status = nm_options_set(options, all.list[i].key, all.list[i].value, NM_ORIGIN_COMMAND, err);
-    nm_settings_release(&all);
     NM_THEN(status, nm_options_read_profile(options, queue->recipe, queue->profile, err));
     const nm_recipe_source recipe = {.name = queue->recipe};
     NM_THEN(status, nm_recipe_apply_sizes(options, queue->task, &recipe, nm_options_find(options, "data"),

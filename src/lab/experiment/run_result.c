@@ -164,9 +164,8 @@ static json_t *read_warm_start(const char *folder)
     NM_AUTO_FREE char *path = nm_path_join(folder, "log.jsonl"), *line = NULL;
     size_t capacity = 0;
     FILE *file = fopen(path, "rb");
-    json_t *start = file && getline(&line, &capacity, file) > 0 ? json_loads(line, 0, NULL) : NULL;
+    json_auto_t *start = file && getline(&line, &capacity, file) > 0 ? json_loads(line, 0, NULL) : NULL;
     json_t *record = json_incref(json_object_get(start, "init_from"));
-    json_decref(start);
     if (file)
         fclose(file);
     return record;
@@ -299,10 +298,8 @@ static void read_line(nm_run_result *result, const json_t *object, numbers *spee
 
 nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_error *err)
 {
-    char *path = nm_path_join(folder, "log.jsonl"), *text;
-    nm_status status = nm_file_read(path, &text, NULL, err);
-    free(path);
-    NM_TRY(status);
+    NM_AUTO_FREE char *path = nm_path_join(folder, "log.jsonl"), *text = NULL;
+    NM_TRY(nm_file_read(path, &text, NULL, err));
     numbers speeds = {0}, gradients = {0};
     pace p = {0};
     nm_record_clear(log_values_fields(), result);
@@ -316,7 +313,7 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
     result->grad_norm = nm_median(gradients.list, gradients.n);
     result->update_seconds = nm_median(p.updates.list, p.updates.n);
     result->validation_seconds = nm_median(p.validations.list, p.validations.n) - result->update_seconds;
-    NM_FREE(p.updates.list, p.validations.list, speeds.list, gradients.list, text);
+    NM_FREE(p.updates.list, p.validations.list, speeds.list, gradients.list);
     return NM_OK;
 }
 
@@ -450,11 +447,10 @@ static json_t *measured_json(const nm_run_result *result)
 nm_status nm_run_result_save(const nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err)
 {
-    char model[NM_RUN_KEY_BYTES], *scored = scored_model(folder, measurement);
+    NM_AUTO_FREE char *scored = scored_model(folder, measurement);
+    char model[NM_RUN_KEY_BYTES];
     uint64_t hash;
-    nm_status status = hash_model(scored, model, &hash, err);
-    free(scored);
-    NM_TRY(status);
+    NM_TRY(hash_model(scored, model, &hash, err));
     const test_source source = {key, model, hash};
     json_auto_t *o = measured_json(result);
     nm_record_add_json(o, test_source_fields(), &source);
@@ -512,13 +508,12 @@ nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error
     if (status == NM_OK && !text)
         status = nm_fail(err, NM_MISMATCH, "%s: No such file or directory", path);
     if (status == NM_OK) {
-        json_t *o = json_loads(text, 0, NULL);
+        json_auto_t *o = json_loads(text, 0, NULL);
         const char *weights = json_string_value(json_object_get(o, "weights"));
         result->measured = read_measured(result, o);
         result->weights = weights ? strtoull(weights, NULL, 16) : 0;
         if (!result->measured)
             status = nm_fail(err, NM_FORMAT, "%s: not a result of this version of norma compare", path);
-        json_decref(o);
         free(text);
     }
     free(path);

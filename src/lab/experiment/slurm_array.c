@@ -154,16 +154,14 @@ static nm_status find_array(slurm *self, long number, array_file **out, nm_error
             *out = &self->arrays[i];
             return NM_OK;
         }
-    char *path = nm_format("%s/%ld.runs", self->folder, number), *text, *rest, *line;
-    nm_status status = nm_file_read(path, &text, NULL, err);
-    free(path);
-    NM_TRY(status);
+    NM_AUTO_FREE char *path = nm_format("%s/%ld.runs", self->folder, number), *text = NULL;
+    char *rest, *line;
+    NM_TRY(nm_file_read(path, &text, NULL, err));
     NM_GROW(self->arrays, self->n_arrays, self->arrays_capacity);
     *out = &self->arrays[self->n_arrays++];
     **out = (array_file){.number = number};
     for (rest = text; (line = strtok_r(rest, "\n", &rest)) != NULL;)
         add_task(self, *out, line);
-    free(text);
     return NM_OK;
 }
 
@@ -287,24 +285,23 @@ static void add_word(char ***words, size_t *n, size_t *capacity, char *word)
 /* The sbatch command; ends with NULL, freed with nm_run_arguments_free. */
 static char **sbatch_arguments(const slurm *self, long number, const char *script, size_t n)
 {
-    char **words = NULL, *options = nm_duplicate(self->options), *rest = options, *word;
+    NM_AUTO_FREE char *options = nm_duplicate(self->options);
+    char **words = NULL, *rest = options, *word;
     size_t count = 0, capacity = 0;
     add_word(&words, &count, &capacity, nm_duplicate("sbatch"));
     add_word(&words, &count, &capacity, nm_duplicate("--requeue"));
     while ((word = strtok_r(rest, " ", &rest)) != NULL)
         add_word(&words, &count, &capacity, nm_duplicate(word));
-    free(options);
     char limit[32] = "";
     if ((size_t)self->queue->share.jobs < n)
         snprintf(limit, sizeof limit, "%%%lld", (long long)self->queue->share.jobs);
     add_word(&words, &count, &capacity, nm_duplicate("--parsable"));
     add_word(&words, &count, &capacity, nm_format("--job-name=%s%ld", self->name, number));
     add_word(&words, &count, &capacity, nm_format("--array=0-%zu%s", n - 1, limit));
-    nm_buffer output = {0}; /* a % in the path would be a pattern */
+    NM_AUTO(nm_buffer_release) nm_buffer output = {0}; /* a % in the path would be a pattern */
     for (const char *at = self->folder; *at; at++)
         nm_buffer_append(&output, *at == '%' ? "%%" : at, *at == '%' ? 2 : 1);
     add_word(&words, &count, &capacity, nm_format("--output=%s/%ld-%%a.txt", output.data, number));
-    nm_buffer_release(&output);
     add_word(&words, &count, &capacity, nm_duplicate("--open-mode=append"));
     add_word(&words, &count, &capacity, nm_duplicate(script));
     add_word(&words, &count, &capacity, NULL);

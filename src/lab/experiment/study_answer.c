@@ -130,7 +130,7 @@ static double bound_of_eliminated(const nm_study_procedure *s, size_t winner, do
     for (size_t v = 0; v < s->config.n; v++) {
         if (!s->states[v].outcome || strcmp(s->states[v].outcome, "eliminated"))
             continue;
-        nm_trial **runs = nm_study_trials(s, "select", v, &n);
+        NM_AUTO_FREE nm_trial **runs = nm_study_trials(s, "select", v, &n);
         size_t m = n < n_best ? n : n_best;
         m = m < first ? m : first;
         for (size_t r = 0; r < m; r++) {
@@ -139,7 +139,6 @@ static double bound_of_eliminated(const nm_study_procedure *s, size_t winner, do
         }
         double own = nm_selection_bound(a, b, m, s->config.alpha / 4 / (double)(s->config.n - 1));
         bound = fmax(bound, fmin(own, s->config.delta + finals_bound));
-        free(runs);
     }
     return bound;
 }
@@ -175,13 +174,12 @@ static nm_studied_variant describe(const nm_study_procedure *s, size_t v)
 static void describe_finalist(const nm_study_procedure *s, const finals *f, size_t i, nm_studied_variant *row)
 {
     const nm_seed_difference *d = &f->pairs[f->best][i];
-    double *scores = nm_allocate((f->seeds + 1) * sizeof *scores);
+    NM_AUTO_FREE double *scores = nm_allocate((f->seeds + 1) * sizeof *scores);
     for (size_t r = 0; r < f->seeds; r++)
         scores[r] = shown_score(s, f->runs[i][r]->row.value);
     row->confirmed = (int64_t)f->seeds;
     row->score = nm_summary_of(scores, f->seeds).mean;
     row->deviation = nm_summary_of(scores, f->seeds).deviation;
-    free(scores);
     if (i == f->best) {
         row->state = f->seeds ? "best" : "undecided";
         return;
@@ -381,11 +379,10 @@ static double hours_of_seeds(const nm_study_procedure *s, int64_t seeds)
     for (size_t f = 0; f < s->n_finalists; f++) {
         size_t n;
         double sum = 0;
-        nm_trial **runs = nm_study_trials(s, "confirm", s->finalists[f], &n);
+        NM_AUTO_FREE nm_trial **runs = nm_study_trials(s, "confirm", s->finalists[f], &n);
         for (size_t i = 0; i < n; i++)
             sum += runs[i]->row.took;
         seconds += n ? sum / (double)n : 0;
-        free(runs);
     }
     return (double)seeds * seconds / (double)s->config.jobs / 3600;
 }
@@ -407,12 +404,11 @@ static void write_rest(const nm_study_procedure *s, char **text)
 {
     const nm_trial *failed = NULL;
     size_t n_failed = s->answer.seeds ? failed_fresh_runs(s, &failed) : 0;
-    char *margin = nm_format("eliminated in the selection (not the best by %.2f %s or more)", s->config.delta,
-                             s->config.unit);
+    NM_AUTO_FREE char *margin = nm_format("eliminated in the selection (not the best by %.2f %s or more)",
+                                          s->config.delta, s->config.unit);
     say_of(text, s, "eliminated", "was", "were", margin);
     say_of(text, s, "dropped", "was", "were", "dropped for lack of budget");
     say_of(text, s, "failed", "is", "are", "out because a run failed or diverged");
-    free(margin);
     if (n_failed)
         nm_format_append(text,
                          "%zu run%s with fresh seeds failed or diverged (%s, seed %lld); %s left out for all "

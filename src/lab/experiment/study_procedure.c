@@ -109,7 +109,7 @@ static bool is_scored(const nm_planned_run *row)
 static nm_status train(nm_study_procedure *s, size_t first, nm_error *err)
 {
     size_t n = 0;
-    nm_trial **waiting = nm_allocate((s->n_runs - first + 1) * sizeof *waiting);
+    NM_AUTO_FREE nm_trial **waiting = nm_allocate((s->n_runs - first + 1) * sizeof *waiting);
     nm_status status = NM_OK;
     double latest = s->now;
     for (size_t i = first; i < s->n_runs && status == NM_OK; i++) {
@@ -132,7 +132,6 @@ static nm_status train(nm_study_procedure *s, size_t first, nm_error *err)
     if (n && status == NM_OK)
         status = s->runner.train(s->runner.user, waiting, n, s->config.budget - s->now, on_started,
                                  on_finished, s, err);
-    free(waiting);
     for (size_t i = first; i < s->n_runs; i++)
         if (isfinite(s->runs[i]->row.took))
             s->states[s->runs[i]->variant].used += s->runs[i]->row.took;
@@ -395,10 +394,9 @@ static void read_values(const nm_study_procedure *s, double **values)
 {
     for (size_t v = 0; v < s->config.n; v++) {
         size_t n;
-        nm_trial **runs = nm_study_trials(s, "select", v, &n);
+        NM_AUTO_FREE nm_trial **runs = nm_study_trials(s, "select", v, &n);
         for (size_t i = 0; i < n && i <= MAX_SELECT_SEEDS; i++)
             values[v][i] = runs[i]->row.value;
-        free(runs);
     }
 }
 
@@ -449,7 +447,7 @@ static void update_speed(nm_study_procedure *s)
 {
     for (size_t v = 0; v < s->config.n; v++) {
         size_t n;
-        nm_trial **runs = nm_study_trials(s, "select", v, &n);
+        NM_AUTO_FREE nm_trial **runs = nm_study_trials(s, "select", v, &n);
         double sum = 0, training = 0;
         for (size_t i = 0; i < n; i++) {
             sum += runs[i]->row.took;
@@ -463,7 +461,6 @@ static void update_speed(nm_study_procedure *s)
                 s->states[v].scoring *= after / before;
             s->states[v].overhead = overhead;
         }
-        free(runs);
     }
 }
 

@@ -193,20 +193,16 @@ static nm_status write_recipe(const nm_study_procedure *s, const char *folder, n
     NM_AUTO_FREE char *recipe =
         nm_format("# The best variant of a study: %s.\n# Usage: norma train winner.ini --run.folder FOLDER\n",
                   s->answer.best);
-    char *from = nm_path_join(folder, "config.ini"), *text, *line, *rest;
-    nm_status status = nm_file_read(from, &text, NULL, err);
-    free(from);
-    if (status != NM_OK)
-        return status;
+    NM_AUTO_FREE char *from = nm_path_join(folder, "config.ini"), *text = NULL;
+    char *line, *rest;
+    NM_TRY(nm_file_read(from, &text, NULL, err));
     for (rest = text; (line = strsep(&rest, "\n")) != NULL;)
         if (strncmp(line, "folder = ", 9) || !strstr(recipe, "[run]") || strstr(recipe, "[data]"))
             if (strncmp(line, "resume", 6) && (rest || *line)) {
                 NM_AUTO_FREE char *whole = with_absolute_path(line);
                 nm_format_append(&recipe, "%s\n", whole);
             }
-    status = write_text(s, "winner.ini", recipe, err);
-    free(text);
-    return status;
+    return write_text(s, "winner.ini", recipe, err);
 }
 
 static nm_status link_model(const nm_study_procedure *s, const char *name, nm_error *err)

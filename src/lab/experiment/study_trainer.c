@@ -52,7 +52,7 @@ static void set_study(nm_settings *settings, const nm_options *options)
 
 nm_status nm_study_trainer_open(nm_study_trainer *t, double *lr, int64_t *longest, nm_error *err)
 {
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     NM_TRY(nm_run_queue_options(&t->experiment->queue, NULL, 1, &options, err));
     set_study(&t->experiment->queue.settings, options);
     *lr = ((const nm_schedule_config *)nm_options_find(options, "schedule"))->lr;
@@ -60,9 +60,7 @@ nm_status nm_study_trainer_open(nm_study_trainer *t, double *lr, int64_t *longes
                     nm_task_has_perplexity(&nm_task_lm, options);
     t->scored_validations =
         ((const nm_train_config *)nm_options_find(options, "train"))->best_by == NM_BEST_BY_SCORE;
-    nm_status status = nm_run_planned_updates(t->experiment->queue.task, options, longest, err);
-    nm_options_free(options);
-    NM_TRY(status);
+    NM_TRY(nm_run_planned_updates(t->experiment->queue.task, options, longest, err));
     NM_TRY(nm_experiment_begin(t->experiment, err));
     return nm_experiment_share_cores(t->experiment, 10000, err);
 }
@@ -198,10 +196,9 @@ static nm_variant variant_of(const nm_study_trainer *t, const nm_trial *trial, b
 static nm_status add_jobs(nm_study_trainer *t, nm_error *err)
 {
     nm_run_queue *queue = &t->experiment->queue;
-    nm_options *options;
+    NM_AUTO(nm_options_release) nm_options *options = NULL;
     NM_TRY(nm_run_queue_options(queue, &t->experiment->points.list[0], 1, &options, err));
     bool has_length = nm_schedule_has_length(nm_options_find(options, "schedule"));
-    nm_options_free(options);
     t->variants = nm_allocate((t->n + 1) * sizeof *t->variants);
     for (size_t i = 0; i < t->n; i++) {
         t->variants[i] = variant_of(t, t->trials[i], has_length);

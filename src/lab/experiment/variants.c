@@ -24,9 +24,8 @@ void nm_settings_add_all(nm_settings *settings, const nm_settings *more)
 
 void nm_settings_release(nm_settings *settings)
 {
-    for (size_t i = 0; i < settings->n; i++) {
+    for (size_t i = 0; i < settings->n; i++)
         NM_FREE(settings->list[i].key, settings->list[i].value);
-    }
     free(settings->list);
     *settings = (nm_settings){0};
 }
@@ -249,13 +248,12 @@ static nm_status parse_axis(nm_grid *grid, char *text, nm_error *err)
 nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err)
 {
     NM_TRY(check_braces("compare.grid", text, err));
-    char *copy = nm_duplicate(text), *rest = copy;
-    nm_status status = NM_OK;
-    for (char *axis; status == NM_OK && (axis = next_item(&rest, ';')) != NULL;)
+    NM_AUTO_FREE char *copy = nm_duplicate(text);
+    char *rest = copy;
+    for (char *axis; (axis = next_item(&rest, ';')) != NULL;)
         if (*axis)
-            status = parse_axis(grid, axis, err);
-    free(copy);
-    return status;
+            NM_TRY(parse_axis(grid, axis, err));
+    return NM_OK;
 }
 
 /* Appends the point with this index. The digits of the index in a mixed radix, the lengths of the axes,
@@ -303,14 +301,13 @@ nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, nm_op
                          nm_variants *points, nm_error *err)
 {
     NM_AUTO_FREE bool *used = nm_allocate(grid->n + 1);
-    nm_status status = NM_OK;
-    for (size_t v = 0; v < variants->n && status == NM_OK; v++)
-        status = expand_variant(grid, &variants->list[v], options[v], used, points, err);
-    for (size_t a = 0; a < grid->n && status == NM_OK; a++)
+    for (size_t v = 0; v < variants->n; v++)
+        NM_TRY(expand_variant(grid, &variants->list[v], options[v], used, points, err));
+    for (size_t a = 0; a < grid->n; a++)
         if (!used[a])
-            status =
-                nm_fail(err, NM_USAGE, "compare.grid: no variant has the norm of %.100s", grid->list[a].key);
-    return status;
+            return nm_fail(err, NM_USAGE, "compare.grid: no variant has the norm of %.100s",
+                           grid->list[a].key);
+    return NM_OK;
 }
 
 nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, nm_options *const *options,

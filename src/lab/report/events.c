@@ -108,11 +108,10 @@ static nm_status read_new_lines(const nm_events *events, char **text, size_t *by
 nm_status nm_events_follow(nm_events *events, nm_error *err)
 {
     size_t bytes;
-    char *text;
+    NM_AUTO_FREE char *text = NULL;
     nm_status status = read_new_lines(events, &text, &bytes, err);
     if (status == NM_OK && bytes)
         status = write_lines(events, text, bytes, err);
-    free(text);
     events->read += (long)bytes;
     return status == NM_OK && bytes ? nm_file_flush(events->out, events->path, err) : status;
 }
@@ -170,11 +169,7 @@ nm_status nm_events_open(nm_events **out, const char *run_folder, const char *fo
     nm_events *events = nm_allocate(sizeof *events);
     events->log_path = nm_path_join(run_folder, "log.jsonl");
     nm_status status = open_file(events, folder, err);
-    if (status == NM_OK)
-        *out = events;
-    else
-        nm_events_close(events);
-    return status;
+    NM_RETURN_NEW(status, out, events, nm_events_close);
 }
 
 void nm_events_close(nm_events *events)

@@ -79,7 +79,7 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
         json_array_append_new(curves, curve_json(report, &d->curves[c]));
     if (figure->style == NM_FIGURE_CELLS)
         nm_plot_cells(report, d, add_cell, curves);
-    json_t *o = json_pack(
+    return json_pack(
         "{s:s, s:o*, s:b, s:o*, s:o, s:o, s:o, s:o, s:o, s:o, s:o*, s:b, s:o, s:o}", "style",
         styles[figure->style], "range", json_pack("[ffff]", d->x_min, d->x_max, d->y_min, d->y_max), "log",
         (int)figure->y_log, "line", figure->lined ? json_real(figure->line) : json_null(), "x",
@@ -88,7 +88,6 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
         nm_json_list(d->n_rows, clean_at, d->rows), "at",
         d->at ? nm_json_numbers(d->at, d->n_ticks) : json_null(), "spread", json_real(d->spread), "legend",
         (int)d->legend, "labels", nm_json_list(d->n_labels, label_at, d->labels), "curves", curves);
-    return o;
 }
 
 /* "</" or "<!--" would end or change the script element: every "<" is escaped. */
@@ -135,11 +134,11 @@ static void write_outside(size_t n, const char *where, double limit, FILE *out)
 static void write_figure(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                          FILE *out)
 {
-    char *title = nm_drawing_title(drawing, figure, report); /* the name of the score is from the log */
+    /* the name of the score is from the log */
+    NM_AUTO_FREE char *title = nm_drawing_title(drawing, figure, report);
     fprintf(out, "<figure id=\"%s\"><figcaption><h3>", figure->name);
     nm_html_text(out, title);
     fputs("</h3>", out);
-    free(title);
     if (figure->source)
         fprintf(out, "<span class=\"source\">as in %s</span>", figure->source);
     fputs("</figcaption>\n<div class=\"plot\"></div>\n<p class=\"hint\">", out);

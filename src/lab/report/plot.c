@@ -522,14 +522,12 @@ static void remove_scratch(const char *folder)
     static const char *const ends[] = {"svg", "png"};
     for (size_t i = 0; nm_figures[i].name; i++)
         for (int k = 0; k < 2; k++) {
-            char *path = picture_path(folder, nm_figures[i].name, ends[k]);
+            NM_AUTO_FREE char *path = picture_path(folder, nm_figures[i].name, ends[k]);
             unlink(path);
-            free(path);
         }
     for (int k = 0; k < 2; k++) {
-        char *path = nm_path_join(folder, k ? "script" : "messages");
+        NM_AUTO_FREE char *path = nm_path_join(folder, k ? "script" : "messages");
         unlink(path);
-        free(path);
     }
     rmdir(folder);
 }

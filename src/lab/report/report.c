@@ -397,12 +397,11 @@ nm_score_bar nm_report_bars(const nm_report *report, const nm_run_set *sets, siz
     size_t most = 0;
     bool interval = tested;
     for (size_t i = 0; i < n; i++) {
-        seed_scores s = seed_scores_of(report, &sets[i], tested);
+        NM_AUTO(seed_scores_release) seed_scores s = seed_scores_of(report, &sets[i], tested);
         const nm_report_result *one = &report->results[s.one];
         interval &=
             s.n == 0 || (s.n == 1 && isfinite(one->low) && isfinite(one->high)) || (s.n > 2 && s.resampled);
         most = s.n > most ? s.n : most;
-        seed_scores_release(&s);
     }
     return interval ? NM_BAR_INTERVAL : most > 1 ? NM_BAR_RANGE : NM_BAR_NONE;
 }

@@ -176,7 +176,7 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
     for (const char *line = text; line < end;) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
         size_t length = (size_t)((stop ? stop : end) - line);
-        json_t *object = length ? json_loadb(line, length, 0, NULL) : NULL;
+        json_auto_t *object = length ? json_loadb(line, length, 0, NULL) : NULL;
         run->lines++;
         if (!stop)
             run->open_end = !object;
@@ -184,7 +184,6 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
             run->first_bad = run->bad_lines++ ? run->first_bad : run->lines;
         if (object && !add_log_line(&at, object, NULL))
             run->first_bad = run->bad_lines++ ? run->first_bad : run->lines;
-        json_decref(object);
         line = stop ? stop + 1 : end;
     }
     run->seconds = at.seconds;
@@ -260,10 +259,8 @@ static nm_status read_inspected(nm_report_run *run, const char *inspected, nm_er
         return read_inspections(run, inspected, run->folder, err);
     NM_AUTO_FREE char *path = nm_path_join(run->folder, "inspection.json");
     bool found;
-    nm_status status = nm_file_find(path, &found, err);
-    if (status == NM_OK && found)
-        status = read_inspections(run, path, NULL, err);
-    return status;
+    NM_TRY(nm_file_find(path, &found, err));
+    return found ? read_inspections(run, path, NULL, err) : NM_OK;
 }
 
 static nm_status read_settings(nm_report_run *run, nm_error *err)
@@ -350,20 +347,17 @@ nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char 
 
 static void release_texts(nm_text *texts, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         NM_FREE(texts[i].key, texts[i].value);
-    }
     free(texts);
 }
 
 void nm_report_run_release(nm_report_run *run)
 {
-    for (size_t i = 0; i < run->n_series; i++) {
+    for (size_t i = 0; i < run->n_series; i++)
         NM_FREE(run->series[i].tag, run->series[i].update, run->series[i].seconds, run->series[i].value);
-    }
-    for (size_t i = 0; i < run->n_vectors; i++) {
+    for (size_t i = 0; i < run->n_vectors; i++)
         NM_FREE(run->vectors[i].tag, run->vectors[i].values);
-    }
     release_texts(run->texts, run->n_texts);
     release_texts(run->settings, run->n_settings);
     free(run->series);

@@ -117,9 +117,8 @@ static columns find_columns(const nm_report_run *runs, size_t n)
 
 static void release_columns(columns *all)
 {
-    for (size_t c = 0; c < all->n; c++) {
+    for (size_t c = 0; c < all->n; c++)
         NM_FREE(all->list[c].texts, all->list[c].numbers);
-    }
     free(all->list);
 }
 
@@ -347,15 +346,12 @@ void nm_score_grid_make(nm_score_grid *grid, const nm_report_run *runs, const nm
 
 void nm_score_grid_release(nm_score_grid *grid)
 {
-    for (size_t a = 0; a < grid->n_axes; a++) {
+    for (size_t a = 0; a < grid->n_axes; a++)
         NM_FREE(grid->axes[a].key, grid->axes[a].coupled);
-    }
-    for (size_t g = 0; g < grid->n_groups; g++) {
+    for (size_t g = 0; g < grid->n_groups; g++)
         NM_FREE(grid->groups[g].name, grid->groups[g].varies, grid->groups[g].runs.list);
-    }
-    for (size_t p = 0; p < grid->n_points; p++) {
+    for (size_t p = 0; p < grid->n_points; p++)
         NM_FREE(grid->points[p].values, grid->points[p].runs.list);
-    }
     NM_FREE(grid->axes, grid->groups, grid->points);
     *grid = (nm_score_grid){0};
 }

@@ -26,13 +26,11 @@ static const char *format_arguments(int sides)
 static nm_status no_data_folder(const char *folder, const char *settings, int sides, nm_error *err)
 {
     NM_AUTO_FREE char *output = nm_shell_word(folder);
-    nm_status status =
-        nm_fail(err, NM_IO,
-                "%s: No such file: data.folder is not a data folder; norma prepare%s --output "
-                "%s writes one, see norma prepare --help; a folder that has moved is named with "
-                "--data.folder (norma inspect, perplexity: --data)",
-                settings, format_arguments(sides), output);
-    return status;
+    return nm_fail(err, NM_IO,
+                   "%s: No such file: data.folder is not a data folder; norma prepare%s --output "
+                   "%s writes one, see norma prepare --help; a folder that has moved is named with "
+                   "--data.folder (norma inspect, perplexity: --data)",
+                   settings, format_arguments(sides), output);
 }
 
 static nm_status check_sides(const char *folder, int sides, nm_error *err)
@@ -60,11 +58,10 @@ nm_status nm_prepare_check_folder(const char *folder, int sides, nm_error *err)
                        format_arguments(sides));
     NM_AUTO_FREE char *settings = nm_path_join(folder, "data.ini");
     bool found;
-    nm_status status = nm_file_find(settings, &found, err);
-    if (status == NM_OK && !found)
-        status = no_data_folder(folder, settings, sides, err);
-    NM_THEN(status, check_sides(folder, sides, err));
-    return status;
+    NM_TRY(nm_file_find(settings, &found, err));
+    if (!found)
+        NM_TRY(no_data_folder(folder, settings, sides, err));
+    return check_sides(folder, sides, err);
 }
 
 nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences, int64_t *n_tokens,

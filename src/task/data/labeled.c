@@ -33,11 +33,9 @@ static nm_status find_column(const nm_labeled *texts, const char *name, bool hea
         }
     if (!nm_delimited_column(name, column)) {
         NM_AUTO_FREE char *columns = nm_delimited_summary(&texts->table);
-        nm_status status =
-            nm_fail(err, NM_USAGE, "%s:%lld: no column is named \"%.60s\"%s; the first row has: %s",
-                    texts->path, (long long)texts->table.line, name,
-                    header ? "" : ", because the first row is not a header", columns);
-        return status;
+        return nm_fail(err, NM_USAGE, "%s:%lld: no column is named \"%.60s\"%s; the first row has: %s",
+                       texts->path, (long long)texts->table.line, name,
+                       header ? "" : ", because the first row is not a header", columns);
     }
     if (*column >= n && n == 1)
         return nm_fail(

@@ -32,9 +32,9 @@ static nm_status find_file(const nm_pair_config *config, const char *name, char 
     *found |= archive && (!strpbrk(*path + archive, ",:") || nm_archive_contains(*path));
     for (int m = 0; m < 3 && !*found; m++)
         for (size_t i = 0; nm_compressed_suffixes[i] && !*found; i++) {
-            char *name_with_suffix = nm_format("%s%s%s", name, markup_suffixes[m], nm_compressed_suffixes[i]);
+            NM_AUTO_FREE char *name_with_suffix =
+                nm_format("%s%s%s", name, markup_suffixes[m], nm_compressed_suffixes[i]);
             char *other = in_folder(config, name_with_suffix);
-            free(name_with_suffix);
             nm_status status = nm_file_find(other, found, err);
             if (*found) {
                 free(*path);
@@ -74,9 +74,8 @@ static char *replace_language(const char *name, const char *language)
 static const char *find_colon(const nm_pair_config *config, const char *source)
 {
     const char *first = strchr(source, ':');
-    char *prefixed = nm_format("%s.%s", source, config->languages[0]);
+    NM_AUTO_FREE char *prefixed = nm_format("%s.%s", source, config->languages[0]);
     bool one_name = first && (is_there(config, prefixed) || is_there(config, source));
-    free(prefixed);
     if (one_name || config->sides == 1)
         return NULL;
     for (const char *colon = first; colon; colon = strchr(colon + 1, ':')) {
@@ -154,9 +153,8 @@ static nm_status fail_not_prefix(const nm_pair_config *config, const char *sourc
                            path, source, prefix_bytes, source);
     }
     struct stat info;
-    char *named = in_folder(config, source);
+    NM_AUTO_FREE char *named = in_folder(config, source);
     bool is_folder = !stat(named, &info) && S_ISDIR(info.st_mode);
-    free(named);
     if (is_folder)
         return nm_fail(
             err, NM_IO,
@@ -177,25 +175,23 @@ static nm_status open_text(nm_pair_input *self, int side, nm_error *err)
         return nm_fail(err, NM_USAGE, "%s: one file has one encoding, not %s", path, all);
     NM_AUTO_FREE char *encoding =
         comma && side ? nm_duplicate(comma + 1) : nm_format("%.*s", (int)strcspn(all, ","), all);
-    nm_status status = nm_text_open(&self->streams[side], path, encoding, err);
-    NM_THEN(status, nm_text_refuse_utf16(self->streams[side], path, encoding, err));
-    if (status == NM_OK && self->config->own_encoding)
-        status = nm_text_refuse_utf8(path, encoding, self->config->own_encoding, err);
-    return status;
+    NM_TRY(nm_text_open(&self->streams[side], path, encoding, err));
+    NM_TRY(nm_text_refuse_utf16(self->streams[side], path, encoding, err));
+    if (self->config->own_encoding)
+        NM_TRY(nm_text_refuse_utf8(path, encoding, self->config->own_encoding, err));
+    return NM_OK;
 }
 
 static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *err)
 {
     const nm_pair_config *config = self->config;
     for (int side = 0; side < config->sides; side++) {
-        char *name = side_name(config, source, side);
+        NM_AUTO_FREE char *name = side_name(config, source, side);
         bool found, is_file = false;
         nm_status status = find_file(config, name, &self->paths[side], &found, err);
-        free(name);
-        char *table = in_folder(config, source);
+        NM_AUTO_FREE char *table = in_folder(config, source);
         if (status == NM_OK && config->sides == 2 && !found)
             status = nm_file_find(table, &is_file, err);
-        free(table);
         NM_TRY(status);
         if (is_file)
             return fail_not_prefix(config, source, self->paths[side], err);
@@ -237,9 +233,8 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
             }
         if (!found[side] && *self->config->fields[side]) {
             NM_AUTO_FREE char *columns = nm_delimited_summary(table);
-            nm_status status = nm_fail(err, NM_USAGE, "%s: no column \"%.60s\"; the first row has %zu: %s",
-                                       self->paths[0], name, table->n_fields, columns);
-            return status;
+            return nm_fail(err, NM_USAGE, "%s: no column \"%.60s\"; the first row has %zu: %s",
+                           self->paths[0], name, table->n_fields, columns);
         }
     }
     if (found[0] && found[1] && self->columns[0] == self->columns[1])
@@ -502,14 +497,13 @@ static nm_status next_object(nm_pair_input *self, bool *more, nm_error *err)
     if (!*more)
         return NM_OK;
     json_error_t why;
-    json_t *object = json_loadb(lines->sentence, lines->bytes, JSON_REJECT_DUPLICATES, &why);
+    json_auto_t *object = json_loadb(lines->sentence, lines->bytes, JSON_REJECT_DUPLICATES, &why);
     nm_status status = NM_OK;
     if (!json_is_object(object))
         status = nm_fail(err, NM_FORMAT, "%s:%lld: not a JSON object on one line%s%s", self->paths[0],
                          (long long)lines->line, object ? "" : ": ", object ? "" : why.text);
     for (int side = 0; status == NM_OK && side < self->config->sides; side++)
         status = read_field(self, object, side, err);
-    json_decref(object);
     bool first = !self->n_read[0]; /* shows whether the fields exist */
     self->n_read[0]++;
     return status == NM_FORMAT && !first ? skippable(self, lines->line, status) : status;

@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/threads.h"
-#include "text/tokenizer.h"
 #include "text/user_symbols.h"
 #include "text/utf8.h"
 

@@ -32,7 +32,7 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
         NM_TRY(nm_bpe_read(config->codes, &self->bpe, err));
         NM_TRY(nm_bpe_match_tokenizer(self->bpe, byte_level, config->codes, err));
     } else if (config->bpe_merges || config->bpe_vocabulary || byte_level) {
-        nm_counter all = {0};
+        NM_AUTO(nm_counter_release) nm_counter all = {0};
         nm_counter_merge(&all, &self->words[PREPARE_SOURCE]);
         nm_counter_merge(&all, &self->words[PREPARE_TARGET]);
         uncount_user_symbols(self, &all);
@@ -40,9 +40,7 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
         options.total_symbols = config->bpe_vocabulary;
         options.byte_level = byte_level;
         options.n_merges = config->bpe_vocabulary ? config->bpe_vocabulary : config->bpe_merges;
-        nm_status status = nm_bpe_learn(&all, &options, &self->bpe, err);
-        nm_counter_release(&all);
-        NM_TRY(status);
+        NM_TRY(nm_bpe_learn(&all, &options, &self->bpe, err));
         if (config->bpe_vocabulary && !self->bpe->n_merges)
             return nm_fail(err, NM_MISMATCH,
                            "prepare.bpe_vocabulary = %lld: the training text already has more characters",
@@ -250,12 +248,10 @@ static nm_status get_joint_vocab(nm_prepare *self, nm_error *err)
                              of_model ? "" : self->config->dict_target);
     int have = vocab[PREPARE_TARGET] ? PREPARE_TARGET : PREPARE_SOURCE;
     if (!vocab[have]) {
-        nm_counter all = {0};
+        NM_AUTO(nm_counter_release) nm_counter all = {0};
         nm_counter_merge(&all, &self->subwords[PREPARE_SOURCE]);
         nm_counter_merge(&all, &self->subwords[PREPARE_TARGET]);
-        nm_status status = build_vocab(self, &all, self->spm[PREPARE_SOURCE], &vocab[have], err);
-        nm_counter_release(&all);
-        NM_TRY(status);
+        NM_TRY(build_vocab(self, &all, self->spm[PREPARE_SOURCE], &vocab[have], err));
     }
     return copy_vocab(vocab[have], &vocab[1 - have], err);
 }

@@ -10,7 +10,6 @@
 #include "base/random.h"
 #include "data/checksums.h"
 #include "data/prepare.h"
-#include "task/model_texts.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_lm_task_config, field, initial, min, max, help)
 #define PICK(field, initial, LIST, help)    NM_CHOICE(nm_lm_task_config, field, initial, LIST, help)
@@ -60,11 +59,10 @@ static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *er
 static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *err)
 {
     for (int i = 0; i < NM_LM_TEXTS; i++) {
-        char *path = nm_path_join(folder, text_names[i]);
+        NM_AUTO_FREE char *path = nm_path_join(folder, text_names[i]);
         nm_status status = nm_model_text_read_optional(path, &parts->texts[i], err);
         if (status == NM_OK && i == NM_LM_DICTIONARY && !parts->texts[i])
             status = nm_fail(err, NM_MISMATCH, "%s: not found: prepare the folder with --format text", path);
-        free(path);
         NM_TRY(status);
     }
     NM_AUTO_FREE char *path = nm_path_join(folder, spm_name);

@@ -25,12 +25,7 @@ nm_status nm_lm_text_create(nm_lm_text **out, const nm_lm_parts *parts, nm_error
                                        .source_spm = parts->spm.spm};
     nm_status status =
         nm_text_coder_open_prepared(&self->coder, NULL, parts->texts[NM_LM_SETTINGS], &subwords, err);
-    if (status != NM_OK) {
-        nm_lm_text_free(self);
-        return status;
-    }
-    *out = self;
-    return NM_OK;
+    NM_RETURN_NEW(status, out, self, nm_lm_text_free);
 }
 
 void nm_lm_text_free(nm_lm_text *self)
@@ -207,12 +202,11 @@ nm_status nm_lm_encode_file(nm_lm_text *self, const nm_lm_file *file, const nm_s
                             nm_lm_counts *counts, nm_error *err)
 {
     FILE *stream;
-    nm_documents documents;
+    NM_AUTO(nm_documents_release) nm_documents documents = {0};
     NM_TRY(nm_text_open_checked(&stream, file->path, file->encoding, err));
     nm_documents_init(&documents, stream, nm_input_name(file->path), file->rule);
     documents.checked = true;
     nm_status status = encode_documents(self, &documents, stop, ids, counts, err);
-    nm_documents_release(&documents);
     nm_input_close(stream);
     return status;
 }

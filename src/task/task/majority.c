@@ -1,6 +1,5 @@
 /* Majority class: predicts the most frequent class of the training texts; of equally frequent ones, the
  * first. */
-#include <stdlib.h>
 
 #include "base/memory.h"
 #include "task/baseline.h"
@@ -11,14 +10,13 @@ static nm_status majority_run(const nm_task *task, const nm_baseline_config *con
 {
     const nm_classification_parts *parts = task->parts;
     int32_t classes = nm_classification_classes(parts), best = 0;
-    size_t *counts = nm_allocate((size_t)classes * sizeof *counts);
+    NM_AUTO_FREE size_t *counts = nm_allocate((size_t)classes * sizeof *counts);
     (void)config;
     (void)err;
     for (size_t i = 0; i < parts->sets[NM_SPLIT_TRAIN].n; i++)
         counts[parts->sets[NM_SPLIT_TRAIN].labels.data[i]]++;
     for (int32_t k = 1; k < classes; k++)
         best = counts[k] > counts[best] ? k : best;
-    free(counts);
     for (nm_split split = NM_SPLIT_VALID; split <= NM_SPLIT_TEST; split++) {
         size_t n = parts->sets[split].n;
         if (!n)

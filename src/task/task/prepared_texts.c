@@ -60,9 +60,8 @@ static nm_status read_model(nm_prepared_texts *self, const char *path, nm_error 
 {
     NM_AUTO_FREE char *file_path = nm_model_path(path);
     nm_safetensors *file;
-    nm_status status = nm_safetensors_open(&file, file_path, err);
-    NM_TRY(status);
-    status = read_all(self, &(source){.file = file}, err);
+    NM_TRY(nm_safetensors_open(&file, file_path, err));
+    nm_status status = read_all(self, &(source){.file = file}, err);
     nm_safetensors_close(file);
     return status;
 }

@@ -123,7 +123,7 @@ static nm_status read_lines(table *lines, const char *path, const nm_vocab *sour
                             nm_error *err)
 {
     FILE *stream;
-    nm_lines reader;
+    NM_AUTO(nm_lines_release) nm_lines reader = {0};
     NM_TRY(nm_text_open(&stream, path, NULL, err));
     nm_lines_init(&reader, stream, nm_input_name(path));
     bool more = true;
@@ -132,7 +132,6 @@ static nm_status read_lines(table *lines, const char *path, const nm_vocab *sour
         status = nm_line_check_text(&reader, err);
         NM_THEN(status, parse_line(lines, &reader, source, target, err));
     }
-    nm_lines_release(&reader);
     nm_input_close(stream);
     if (status != NM_OK)
         return status;

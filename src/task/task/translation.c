@@ -2,17 +2,14 @@
  * score. */
 #include "task/translation.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/device_options.h"
 #include "base/file.h"
-#include "model/decode.h"
 #include "data/alignments.h"
 #include "data/checksums.h"
 #include "data/prepare.h"
 #include "model/seq2seq.h"
-#include "task/model_texts.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_translation_config, field, initial, min, max, help)
 
@@ -68,17 +65,13 @@ static nm_status parse_texts(nm_translation_parts *parts, const char *where, nm_
 static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_error *err)
 {
     for (int i = 0; i < NM_TRANSLATION_TEXTS; i++) {
-        char *path = nm_path_join(folder, text_names[i]);
-        nm_status status = i < NM_TEXT_CODES ? nm_model_text_read(path, &parts->texts[i], err)
-                                             : nm_model_text_read_optional(path, &parts->texts[i], err);
-        free(path);
-        NM_TRY(status);
+        NM_AUTO_FREE char *path = nm_path_join(folder, text_names[i]);
+        NM_TRY(i < NM_TEXT_CODES ? nm_model_text_read(path, &parts->texts[i], err)
+                                 : nm_model_text_read_optional(path, &parts->texts[i], err));
     }
     for (int target = 0; target < 2; target++) {
-        char *path = nm_path_join(folder, spm_names[target]);
-        nm_status status = nm_model_spm_read_optional(&parts->spm[target], path, err);
-        free(path);
-        NM_TRY(status);
+        NM_AUTO_FREE char *path = nm_path_join(folder, spm_names[target]);
+        NM_TRY(nm_model_spm_read_optional(&parts->spm[target], path, err));
     }
     return NM_OK;
 }

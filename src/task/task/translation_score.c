@@ -27,7 +27,7 @@ nm_status nm_translation_read_words(nm_line_list *list, const char *path, nm_err
 {
     FILE *stream = NULL;
     nm_status status = nm_file_open(&stream, path, "rb", err);
-    nm_lines reader;
+    NM_AUTO(nm_lines_release) nm_lines reader = {0};
     nm_lines_init(&reader, stream, path);
     for (bool more = status == NM_OK; more;) {
         status = nm_lines_next(&reader, &more, err);
@@ -35,7 +35,6 @@ nm_status nm_translation_read_words(nm_line_list *list, const char *path, nm_err
             break;
         nm_line_list_add(list, reader.text, reader.bytes + 1);
     }
-    nm_lines_release(&reader);
     if (stream)
         fclose(stream);
     return status;
@@ -120,12 +119,11 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
     for (size_t i = 0; i < n; i++)
         inputs[i] = (nm_id_list){corpus->ids + corpus->offsets[first + i],
                                  (int32_t)nm_corpus_length(corpus, (int64_t)(first + i))};
-    bool *excluded;
+    NM_AUTO_FREE bool *excluded = NULL;
     const nm_special_tokens words = nm_translation_special_tokens(parts->target_vocab, &excluded);
     nm_decoder *decoder;
     nm_status status =
         nm_decoder_create(&decoder, &model, 1, nm_options_find(task->options, "decode"), &words, err);
-    free(excluded);
     if (status == NM_OK) {
         nm_decoder_set_stop(decoder, task->stop);
         status = nm_decode(decoder, inputs, n, found, err);

@@ -27,13 +27,12 @@ void nm_bpe_free(nm_bpe *bpe)
 void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, int64_t count)
 {
     nm_bpe_merge merge = {.count = count};
-    nm_buffer joined = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer joined = {0};
     nm_buffer_append(&joined, left->text, left->bytes);
     nm_buffer_append(&joined, right->text, right->bytes);
     merge.left = (uint32_t)nm_counter_add(&bpe->symbols, left->text, left->bytes, 0);
     merge.right = (uint32_t)nm_counter_add(&bpe->symbols, right->text, right->bytes, 0);
     merge.joined = (uint32_t)nm_counter_add(&bpe->symbols, joined.data, joined.bytes, 0);
-    nm_buffer_release(&joined);
     NM_APPEND(bpe->merges, bpe->n_merges, bpe->capacity, merge);
 }
 

@@ -119,7 +119,7 @@ nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_
 {
     FILE *stream;
     NM_TRY(nm_file_open(&stream, path, "rb", err));
-    nm_lines lines;
+    NM_AUTO(nm_lines_release) nm_lines lines = {0};
     nm_lines_init(&lines, stream, path);
     bool more = true;
     nm_status status;
@@ -131,7 +131,6 @@ nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_
     }
     if (n_lines)
         *n_lines = lines.number;
-    nm_lines_release(&lines);
     nm_input_close(stream);
     return status;
 }

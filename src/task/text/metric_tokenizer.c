@@ -191,10 +191,9 @@ nm_status nm_metric_tokenizer_open(nm_metric_tokenizer *tokenizer, const nm_metr
     *tokenizer = (nm_metric_tokenizer){0};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i]->name, config->name)) {
-            nm_status status = types[i]->open ? types[i]->open(config, &tokenizer->state, err) : NM_OK;
-            if (status == NM_OK)
-                tokenizer->type = types[i];
-            return status;
+            NM_TRY(types[i]->open ? types[i]->open(config, &tokenizer->state, err) : NM_OK);
+            tokenizer->type = types[i];
+            return NM_OK;
         }
     return nm_fail(err, NM_USAGE, "unknown tokenizer of BLEU \"%.40s\"; available: " NM_METRIC_TOKENIZERS,
                    config->name);

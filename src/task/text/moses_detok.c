@@ -642,7 +642,7 @@ void nm_moses_detokenize(const nm_moses_language *language, const char *line, si
         return;
     }
     joiner self = {.language = language, .out = out};
-    nm_buffer spaced = {0};
+    NM_AUTO(nm_buffer_release) nm_buffer spaced = {0};
     nm_buffer_append_byte(&spaced, ' ');
     nm_buffer_append(&spaced, line, bytes);
     nm_buffer_append_byte(&spaced, ' ');
@@ -654,7 +654,6 @@ void nm_moses_detokenize(const nm_moses_language *language, const char *line, si
         put_word(&self, i);
     nm_buffer_reserve(out, 0);
     clean_spaces(out, start);
-    nm_buffer_release(&spaced);
     nm_buffer_release(&self.text);
     nm_counter_release(&self.quotes);
     NM_FREE(self.words, self.joined, self.apart);

@@ -255,11 +255,7 @@ nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm 
     nm_status status = add_settings(spm, model, name, err);
     NM_THEN(status, add_pieces(spm, model, name, err));
     norma_spm__model__free_unpacked(model, &allocator);
-    if (status == NM_OK)
-        *out = spm;
-    else
-        nm_spm_free(spm);
-    return status;
+    NM_RETURN_NEW(status, out, spm, nm_spm_free);
 }
 
 #endif

@@ -125,7 +125,7 @@ nm_status nm_vocab_build(const nm_counter *counts, const nm_vocab_options *optio
     *vocab = NULL;
     nm_vocab *made = create(options->order);
     size_t limit = options->max_size > 0 ? (size_t)options->max_size : NM_VOCAB_MAX_SIZE + (size_t)1;
-    uint32_t *numbers = nm_counter_sort(counts, NM_COUNT_THEN_BYTES);
+    NM_AUTO_FREE uint32_t *numbers = nm_counter_sort(counts, NM_COUNT_THEN_BYTES);
     nm_status status = NM_OK;
     for (size_t i = 0; i < counts->n && made->symbols.n < limit; i++) {
         const nm_count *item = &counts->items[numbers[i]];
@@ -141,16 +141,11 @@ nm_status nm_vocab_build(const nm_counter *counts, const nm_vocab_options *optio
         }
         nm_counter_add(&made->symbols, item->text, item->bytes, item->count);
     }
-    free(numbers);
     fill_to_multiple(made, options->multiple);
     if (status == NM_OK && made->symbols.n > NM_VOCAB_MAX_SIZE)
         status =
             nm_fail(err, NM_FORMAT, "more than %d symbols: set a threshold or a size", NM_VOCAB_MAX_SIZE);
-    if (status == NM_OK)
-        *vocab = made;
-    else
-        nm_vocab_free(made);
-    return status;
+    NM_RETURN_NEW(status, vocab, made, nm_vocab_free);
 }
 
 /* Whether the first symbol is that of a vocabulary of Marian, whose lines `"</s>": 0` would be read as
@@ -221,11 +216,7 @@ nm_status nm_vocab_parse(const char *text, size_t bytes, const char *name, nm_vo
         status = add_symbol_line(made, text + at, length, name, number, err);
         at = next;
     }
-    if (status == NM_OK)
-        *vocab = made;
-    else
-        nm_vocab_free(made);
-    return status;
+    NM_RETURN_NEW(status, vocab, made, nm_vocab_free);
 }
 
 nm_status nm_vocab_read(const char *path, nm_vocab_order order, nm_vocab **vocab, nm_error *err)

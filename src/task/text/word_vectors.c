@@ -114,10 +114,9 @@ nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const
     *vectors = (nm_word_vectors){0};
     FILE *stream;
     NM_TRY(nm_text_open(&stream, path, NULL, err));
-    nm_lines lines;
+    NM_AUTO(nm_lines_release) nm_lines lines = {0};
     nm_lines_init(&lines, stream, path);
     nm_status status = read_all(vectors, &lines, vocabulary, err);
-    nm_lines_release(&lines);
     nm_input_close(stream);
     return status;
 }

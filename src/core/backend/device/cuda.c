@@ -76,12 +76,7 @@ static nm_status create_worker(void *device, void **worker, nm_error *err)
     nm_cuda_stream *s = create_stream(((nm_cuda_stream *)device)->gpu);
     CUDA(s, cuStreamCreate, &s->stream, CU_STREAM_DEFAULT);
     nm_status status = s->failure.status == NM_OK ? open_stream(s, err) : check(s, err);
-    if (status != NM_OK) {
-        close_stream(s);
-        return status;
-    }
-    *worker = s;
-    return NM_OK;
+    NM_RETURN_NEW(status, worker, s, close_stream);
 }
 
 /* Driver and GPU */
