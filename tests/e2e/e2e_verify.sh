@@ -73,6 +73,14 @@ rm -rf copy
 cp -r run copy
 flip copy/best.safetensors 0.5
 if [ -n "$best" ]; then refuses 4 'copy/best.safetensors: ' verify copy "${where[@]}"; fi
+# The best model of a run that averages its parameters: parameters, and running statistics after them.
+"$NORMA" train recipe.ini --run.quiet --run.folder averaged --train.ema_decay 0.5 --train.updates 8 2>err || fail "train: $(cat err)"
+accepts 'stored checkpoints computed again: equal' verify averaged "${where[@]}"
+lacks out 'not checked'
+lacks err warning
+best=$(grep -ao '"update":"[0-9]*"' averaged/best.safetensors | head -n 1 | tr -dc 0-9)
+cp averaged/checkpoints/*"$best".safetensors averaged/best.safetensors
+refuses 4 'averaged/best.safetensors: not the average of parameters of its checkpoint' verify averaged --updates 1 "${where[@]}"
 for file in train.source.ids train.target.off; do
     rm -rf changed
     cp -r data changed

@@ -13,6 +13,7 @@
 #include "base/safetensors.h"
 #include "cli/cli.h"
 #include "cli/open_comm.h"
+#include "nn/params.h"
 #include "train/checkpoint.h"
 #include "train/manifest.h"
 #include "train/run_config.h"
@@ -56,6 +57,11 @@ typedef struct job {
     char folder[4096]; /* of the recomputation */
 } job;
 
+static char *checkpoint_file(const char *run, int64_t update, const char *suffix)
+{
+    return nm_format("%s/checkpoints/%08lld.%s", run, (long long)update, suffix);
+}
+
 static nm_status list_updates(job *self, nm_error *err)
 {
     char **paths;
@@ -93,28 +99,47 @@ static nm_status check_copy(const job *self, const char *name, int64_t bytes, co
     return status;
 }
 
-/* Whether the training keeps an average of the parameters, which best.safetensors is then. */
-static nm_status has_average(const job *self, int64_t update, bool *found, nm_error *err)
+/* With train.ema_decay, best.safetensors has the average of the training state as parameters, the first
+ * tensors of its type, and the other tensors of the checkpoint. */
+static nm_status check_average(const nm_safetensors *best, const nm_safetensors *model,
+                               const nm_safetensor *average, nm_error *err)
 {
-    nm_safetensors *state;
-    NM_AUTO_FREE char *path =
-        nm_format("%s/checkpoints/%08lld.state.safetensors", self->run, (long long)update);
-    NM_TRY(nm_safetensors_open(&state, path, err));
-    *found = nm_safetensors_find(state, "ema") != NULL;
-    nm_safetensors_close(state);
-    return NM_OK;
+    const size_t unit = average->bytes / average->count, n = nm_safetensors_count(best);
+    bool equal = n == nm_safetensors_count(model);
+    for (size_t i = 0, at = 0; i < n && equal; i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(best, i),
+                            *stored = nm_safetensors_find(model, tensor->name);
+        equal = stored && stored->bytes == tensor->bytes && at <= average->count;
+        if (equal && tensor->type == average->type && at < average->count) {
+            equal = tensor->bytes <= (average->count - at) * unit &&
+                    !memcmp(tensor->data, (const char *)average->data + at * unit, tensor->bytes);
+            at += nm_params_padded(tensor->count);
+        } else if (equal) {
+            equal = !memcmp(tensor->data, stored->data, tensor->bytes);
+        }
+    }
+    return equal ? NM_OK
+                 : nm_fail(err, NM_FORMAT, "%s: not the average of parameters of its checkpoint",
+                           nm_safetensors_path(best));
 }
 
-static nm_status check_stored_best(const job *self, int64_t update, nm_error *err)
+static nm_status check_stored_best(const job *self, const nm_safetensors *best, int64_t update, nm_error *err)
 {
+    NM_AUTO_FREE char *state_path = checkpoint_file(self->run, update, "state.safetensors"),
+                      *model_path = checkpoint_file(self->run, update, "safetensors");
     nm_manifest manifest;
-    bool average;
-    NM_TRY(has_average(self, update, &average, err));
+    nm_safetensors *state, *model = NULL;
     NM_TRY(read_manifest(self, update, &manifest, err));
-    if (!average)
-        return check_copy(self, "best.safetensors", INT64_MAX, manifest.model, err);
-    printf("best.safetensors: not checked, because it is an average of parameters (train.ema_decay)\n");
-    return NM_OK;
+    NM_TRY(nm_safetensors_open(&state, state_path, err));
+    const nm_safetensor *average = nm_safetensors_find(state, "ema");
+    nm_status status = average && average->count
+                           ? nm_safetensors_open(&model, model_path, err)
+                           : check_copy(self, "best.safetensors", INT64_MAX, manifest.model, err);
+    if (model)
+        status = check_average(best, model, average, err);
+    nm_safetensors_close(model);
+    nm_safetensors_close(state);
+    return status;
 }
 
 /* best.safetensors is the model of its update, whose checkpoint may have been removed. */
@@ -126,7 +151,7 @@ static nm_status check_best(const job *self, nm_error *err)
     nm_status status = nm_file_find(path, &found, err);
     if (status == NM_OK && !found)
         printf("best.safetensors: missing\n");
-    if (status == NM_OK && found && (status = nm_safetensors_open_metadata(&file, path, err)) == NM_OK) {
+    if (status == NM_OK && found && (status = nm_safetensors_open(&file, path, err)) == NM_OK) {
         const char *text = nm_safetensors_metadata(file, "update");
         const int64_t update = text ? strtoll(text, NULL, 10) : -1;
         size_t i = 0;
@@ -136,7 +161,7 @@ static nm_status check_best(const job *self, nm_error *err)
             printf("best.safetensors: not checked, because the checkpoint of update %s is not stored\n",
                    text ? text : "?");
         else
-            status = check_stored_best(self, update, err);
+            status = check_stored_best(self, file, update, err);
         nm_safetensors_close(file);
     }
     return status;
@@ -187,11 +212,6 @@ static void choose(job *self)
     if (self->config->start && self->updates[0] > 0)
         self->intervals[n++] = (interval){FROM_SEED, self->updates[0]};
     self->n_intervals = n;
-}
-
-static char *checkpoint_file(const char *run, int64_t update, const char *suffix)
-{
-    return nm_format("%s/checkpoints/%08lld.%s", run, (long long)update, suffix);
 }
 
 static nm_status read_config(const job *self, int64_t update, char **text, nm_error *err)
@@ -274,7 +294,7 @@ static void remove_folder(const job *self)
 static void on_message(void *user, const char *text)
 {
     (void)user;
-    if (!strncmp(text, "warning: ", 9))
+    if (!strncmp(text, "warning: ", 9) && !strstr(text, "/best.safetensors "))
         fprintf(stderr, "norma: %s\n", text);
 }
 

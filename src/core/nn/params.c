@@ -29,9 +29,9 @@ void nm_params_release(nm_params *params)
     *params = (nm_params){0};
 }
 
-static size_t aligned_elements(int32_t length)
+size_t nm_params_padded(size_t n)
 {
-    return ((size_t)length + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+    return (n + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }
 
 static nm_param *add_named(nm_params *params, int32_t rows, int32_t cols, nm_init init, char *name)
@@ -42,8 +42,7 @@ static nm_param *add_named(nm_params *params, int32_t rows, int32_t cols, nm_ini
                         .init = init,
                         .row_factor = 1,
                         .offset = params->n_elements};
-    size_t elements = (size_t)rows * (size_t)cols;
-    params->n_elements += (elements + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+    params->n_elements += nm_params_padded((size_t)rows * (size_t)cols);
     NM_APPEND(params->list, params->n, params->capacity, param);
     return param;
 }
@@ -118,8 +117,8 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
         param->decay_to = v->decay_to;
     }
     for (int i = 0; i < norm->shape.n_state; i++)
-        params->n_state += aligned_elements(norm->shape.state[i].length);
-    params->n_statistics += (size_t)norm->shape.n_statistics * aligned_elements(norm->site.width);
+        params->n_state += nm_params_padded((size_t)norm->shape.state[i].length);
+    params->n_statistics += (size_t)norm->shape.n_statistics * nm_params_padded((size_t)norm->site.width);
     NM_APPEND(params->norms, params->n_norms, params->norms_capacity, *out = norm);
     return NM_OK;
 }
@@ -142,11 +141,11 @@ void nm_params_bind_norms(nm_params *params)
         }
         for (int i = 0; i < norm->shape.n_state; i++) {
             norm->state[i] = state;
-            state += aligned_elements(norm->shape.state[i].length) * unit;
+            state += nm_params_padded((size_t)norm->shape.state[i].length) * unit;
         }
         for (int i = 0; i < norm->shape.n_statistics; i++) {
             norm->statistics[i] = statistics;
-            statistics += aligned_elements(norm->site.width) * unit;
+            statistics += nm_params_padded((size_t)norm->site.width) * unit;
         }
     }
 }
@@ -216,7 +215,7 @@ void nm_params_bind(nm_params *params, void *grads, void *statistics)
                 norm->param_grads[i] = (char *)grads + ((char *)norm->params[i] - (char *)params->values);
         for (int i = 0; i < norm->shape.n_statistics; i++) {
             norm->statistics[i] = statistics;
-            statistics = (char *)statistics + aligned_elements(norm->site.width) * unit;
+            statistics = (char *)statistics + nm_params_padded((size_t)norm->site.width) * unit;
         }
     }
 }

@@ -38,6 +38,8 @@ typedef struct nm_params {
     bool int8;                                /* the parameters are quantized: nm_params_to_int8 */
 } nm_params;
 
+/* Elements of the slab for a parameter with n elements. */
+size_t nm_params_padded(size_t n);
 void nm_params_init(nm_params *params, nm_backend *backend);
 void nm_params_release(nm_params *params);
 
