@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "api/classifications.h"
 #include "norma/classifier.h"
 #include "norma/language_model.h"
 #include "norma/tagger.h"
@@ -268,6 +269,33 @@ static void classifier(void **state)
     check_threads(classify, model);
     nm_classifier_close(model);
     nm_classifier_close(NULL);
+}
+
+/* The most probable class, the first one of equal ones. */
+static void best_class(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c"};
+    static const struct {
+        double p[3];
+        size_t best;
+    } cases[] = {{{0.5, 0.3, 0.2}, 0}, {{0.2, 0.5, 0.3}, 1}, {{0.2, 0.3, 0.5}, 2}, {{0.4, 0.4, 0.2}, 0},
+                 {{0.4, 0.2, 0.4}, 0}, {{0.2, 0.4, 0.4}, 1}, {{0, 0, 0}, 0}};
+    enum { N = sizeof cases / sizeof *cases };
+    nm_classifications *found = nm_classifications_create(N, 3, names);
+    for (size_t i = 0; i < N; i++)
+        memcpy(found->probabilities + 3 * i, cases[i].p, sizeof cases[i].p);
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(nm_classifications_best(found, i), cases[i].best);
+        assert_string_equal(nm_classifications_label(found, i), names[cases[i].best]);
+        assert_false(nm_classifications_truncated(found, i));
+    }
+    assert_int_equal(nm_classifications_n(found), N);
+    assert_int_equal(nm_classifications_best(found, N), 0);
+    assert_null(nm_classifications_label(found, N));
+    assert_null(nm_classifications_probabilities(found, N));
+    assert_false(nm_classifications_truncated(found, N));
+    nm_classifications_free(found);
 }
 
 static nm_status tag(void *model, size_t first, size_t n, double *numbers, size_t *ends)
@@ -726,9 +754,13 @@ static void text_filters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classifier),           cmocka_unit_test(tagger),
-        cmocka_unit_test(language_model),       cmocka_unit_test(generation_after_long_prompts),
-        cmocka_unit_test(calls_can_be_stopped), cmocka_unit_test(bad_files),
+        cmocka_unit_test(best_class),
+        cmocka_unit_test(classifier),
+        cmocka_unit_test(tagger),
+        cmocka_unit_test(language_model),
+        cmocka_unit_test(generation_after_long_prompts),
+        cmocka_unit_test(calls_can_be_stopped),
+        cmocka_unit_test(bad_files),
         cmocka_unit_test(text_filters),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

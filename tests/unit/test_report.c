@@ -56,6 +56,31 @@ static void test_tags(void **state)
     nm_report_run_release(&run);
 }
 
+/* Objects, and lists of objects, up to four levels below a line; deeper ones are left out. */
+static void test_levels(void **state)
+{
+    (void)state;
+    static const char *const found[] = {"/a", "/a.a", "/a.a.a", "/a.a.a.a", "/a.a.a.a.a", NULL},
+                             *const listed[] = {"/a", "/a/a", "/a/a/a", "/a/a/a/a", "/a/a/a/a/a", NULL};
+    for (int list = 0; list < 2; list++) {
+        char *value = nm_duplicate("1");
+        for (int level = 0; level <= 5; level++) {
+            NM_AUTO_FREE char *line = nm_format("{\"type\":\"inspect\",\"update\":3,\"a\":%s}\n", value);
+            nm_report_run run = run_of(line);
+            assert_int_equal(run.n_series, level < 5);
+            if (level < 5) {
+                NM_AUTO_FREE char *tag = nm_format("inspect%s", (list ? listed : found)[level]);
+                assert_true(nm_report_run_last(&run, tag) == 1);
+            }
+            nm_report_run_release(&run);
+            char *outer = nm_format(list ? "[{\"a\":%s}]" : "{\"a\":%s}", value);
+            free(value);
+            value = outer;
+        }
+        free(value);
+    }
+}
+
 static void test_patterns(void **state)
 {
     (void)state;
@@ -616,12 +641,13 @@ static void test_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tags),        cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_numbers),     cmocka_unit_test(test_clean),
-        cmocka_unit_test(test_reduction),   cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_checksum),    cmocka_unit_test(test_follow),
-        cmocka_unit_test(test_runs_table),  cmocka_unit_test(test_different_data),
-        cmocka_unit_test(test_one_setting), cmocka_unit_test(test_two_settings),
+        cmocka_unit_test(test_tags),           cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_clean),          cmocka_unit_test(test_reduction),
+        cmocka_unit_test(test_answer),         cmocka_unit_test(test_checksum),
+        cmocka_unit_test(test_follow),         cmocka_unit_test(test_runs_table),
+        cmocka_unit_test(test_different_data), cmocka_unit_test(test_one_setting),
+        cmocka_unit_test(test_two_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,9 +28,8 @@ static nm_status rig_open(rig *r, const nm_model_type *type, const char *setting
 {
     const nm_backend_options device = {.name = "ref", .dtype = NM_F64};
     const nm_model_sizes sizes = {.source = WORDS, .target = WORDS};
-    char *copy = nm_format(
-             "preset=tiny width=8 ff=12 heads=2 dropout=0 embedding_dropout=0 init=xavier-normal %s",
-             settings),
+    char *copy = nm_format("preset=tiny width=8 ff=12 heads=2 dropout=0 embedding_dropout=0 %s%s",
+                           type == &nm_model_tagger ? "" : "init=xavier-normal ", settings),
          *rest = copy;
     *r = (rig){0};
     assert_int_equal(nm_backend_create(&r->backend, &device, err), NM_OK);
@@ -345,6 +344,9 @@ static void test_refused(void **state)
         {&nm_model_lm, "residual=depth-scaled norm_position=post", "scales the norms before sublayers"},
         {&nm_model_lm, "key_value_heads=3", "not a multiple of model.key_value_heads = 3"},
         {&nm_model_lm, "heads=3", "not a multiple of model.heads = 3"},
+        {&nm_model_seq2seq, "heads=3", "not a multiple of model.heads = 3"},
+        {&nm_model_classifier, "heads=3", "not a multiple of model.heads = 3"},
+        {&nm_model_tagger, "heads=3", "not a multiple of model.heads = 3"},
         {&nm_model_lm, "rope=half head_width=3", "even number of features per head, not 3"},
         {&nm_model_lm, "norm_position=mix post_layers=3", "the stack lm has 2 layers"},
         {&nm_model_lm, "rope=half rope_scaling=llama3 rope_low=4 rope_high=4",

@@ -45,6 +45,7 @@ static void english(void **state)
         {"a,b,c 1,2 3,x y,4 7,", "a , b , c 1,2 3 , x y , 4 7 ,", "a, b, c 1,2 3, x y, 4 7,"},
         {"A&B <C> D | [E] `f`", "A &amp; B &lt; C &gt; D &#124; &#91; E &#93; `f`", NULL},
         {"'Tis said. He said 'no.'", "&apos;Tis said . He said &apos; no . &apos; ", NULL},
+        {"He said «yes» and ‹no›.", "He said « yes » and ‹ no › .", NULL},
         {".'", " . &apos; ", ".'"}, /* detokenizer.perl: the first quote opens */
         {"AT&T's price: $5.50/\xE2\x82\xAC"
          "4,20",
@@ -78,7 +79,8 @@ static void other_languages(void **state)
 {
     (void)state;
     static const line_case french[] = {
-        {"l'eau d'Am\xC3\xA9rique, c'est", "l' eau d' Am\xC3\xA9rique , c' est", NULL}};
+        {"l'eau d'Am\xC3\xA9rique, c'est", "l' eau d' Am\xC3\xA9rique , c' est", NULL},
+        {"il dit « oui » et ‹ non ›", "il dit « oui » et ‹ non ›", NULL}};
     static const line_case finnish[] = {
         {"EU:ssa EU: 20:een x:Y", "EU:ssa EU : 20:een x : Y", "EU:ssa EU: 20:een x: Y"}};
     static const line_case split[] = {
