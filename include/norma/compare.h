@@ -101,6 +101,8 @@ NM_RECORD(nm_compared_variant, NM_COMPARED_VARIANT)
 #define NM_FACTOR_EFFECT(F)                                                                                  \
     F(text, term, "Factor, or two factors of an interaction: `norm`, `norm x site`")                         \
     F(text, contrast, "Level minus the first level; of an interaction the product of two")                   \
+    F(text, level, "Level of the factor, or of the first factor of an interaction")                          \
+    F(text, second_level, "Level of the second factor of an interaction")                                    \
     F(real, effect, "Difference of the mean scores; of an interaction the difference of differences")        \
     F(real, low, "95 % interval over seeds and test segments")                                               \
     F(real, high, "Upper end of the interval")                                                               \

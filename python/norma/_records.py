@@ -366,6 +366,8 @@ class FactorEffect(Structure):
     _fields_ = [
         ("term", c_char_p),
         ("contrast", c_char_p),
+        ("level", c_char_p),
+        ("second_level", c_char_p),
         ("effect", c_double),
         ("low", c_double),
         ("high", c_double),

@@ -107,9 +107,10 @@ class ReportOfAFolder(unittest.TestCase):
             for i, x in enumerate(curve["x"]):
                 tick = figure["ticks"][int(x)]
                 shown[curve["name"], tick] = [curve[end][i] for end in ("y", "low", "high")]
-        ticks = {"(rms - layer) x (post - pre)": "rms x post"}
+        self.assertEqual([e["level"] + " x " + e["second_level"] for e in told if e["second_level"]],
+                         ["rms x post"])
         for e in told:
-            tick = ticks.get(e["contrast"], e["contrast"])
+            tick = e["contrast"] if not e["second_level"] else "rms x post"
             for a, b in zip(shown.pop((e["term"], tick)), (e["effect"], e["low"], e["high"])):
                 self.assertAlmostEqual(a, b, delta=1e-5 * max(1, abs(b)))
         self.assertFalse(shown)

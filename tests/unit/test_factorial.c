@@ -53,7 +53,11 @@ static void test_a_norm_has_a_label_and_settings(void **state)
                                  "at/z=batch:model.norm_position=sub:norm.at={enc.0=none}:model.init={z}");
     nm_factorial_compute(&f, (const nm_run_result *[4]){0}, 1, 0);
     assert_string_equal(f.effects[0].contrast, "at - layer");
+    assert_string_equal(f.effects[0].level, "at");
+    assert_null(f.effects[0].second_level);
     assert_string_equal(f.effects[2].contrast, "(at - layer) x (z - x=y)");
+    assert_string_equal(f.effects[2].level, "at");
+    assert_string_equal(f.effects[2].second_level, "z");
     nm_factorial_release(&f);
 }
 

@@ -210,6 +210,9 @@ static nm_factor_effect effect_of(const nm_factorial *f, const contrast *c, cons
                                              f->factors.list[c->factors[1]].key)
                                  : nm_duplicate(f->factors.list[c->factors[0]].key);
     effect.contrast = contrast_text(f, c);
+    effect.level = level_name(&f->factors.list[c->factors[0]], c->levels[0]);
+    if (c->interaction)
+        effect.second_level = level_name(&f->factors.list[c->factors[1]], c->levels[1]);
     return effect;
 }
 
@@ -307,7 +310,8 @@ json_t *nm_factorial_json(const nm_factorial *f)
 void nm_factorial_release(nm_factorial *f)
 {
     for (size_t k = 0; k < f->n_effects; k++)
-        NM_FREE((char *)f->effects[k].term, (char *)f->effects[k].contrast);
+        NM_FREE((char *)f->effects[k].term, (char *)f->effects[k].contrast, (char *)f->effects[k].level,
+                (char *)f->effects[k].second_level);
     free(f->effects);
     nm_grid_release(&f->factors);
     NM_FREE(f->norms, f->rates);

@@ -7,17 +7,6 @@
 
 enum { LEGEND_COLORS = 20 }; /* rows of norm_colors.c without "none" */
 
-/* "rms - layer", or of an interaction "(rms - layer) x (post - pre)" only "rms x post"; heap. */
-static char *tick_text(const char *contrast)
-{
-    const char *second = strstr(contrast, ") x ("), *first = contrast + 1;
-    if (!second)
-        return nm_duplicate(contrast);
-    second += strlen(") x (");
-    return nm_format("%.*s x %.*s", (int)(strstr(first, " - ") - first), first,
-                     (int)(strstr(second, " - ") - second), second);
-}
-
 /* The curve of a factor or an interaction, which are the families of the legend. */
 static nm_curve *curve_of(nm_drawing *drawing, const char *term, size_t n)
 {
@@ -42,7 +31,9 @@ void nm_collect_effects(const nm_report *report, const nm_figure *figure, nm_dra
         curve->low[curve->n] = isfinite(e->low) ? e->low : e->effect;
         curve->high[curve->n] = isfinite(e->high) ? e->high : e->effect;
         nm_curve_add(curve, (double)drawing->n_ticks, e->effect);
-        NM_APPEND(drawing->ticks, drawing->n_ticks, drawing->ticks_capacity, tick_text(e->contrast));
+        NM_APPEND(drawing->ticks, drawing->n_ticks, drawing->ticks_capacity,
+                  e->second_level ? nm_format("%s x %s", e->level, e->second_level)
+                                  : nm_duplicate(e->contrast));
     }
     drawing->legend = drawing->n > 1;
     if (drawing->n)
