@@ -316,6 +316,27 @@ static void test_answer(void **state)
     remove_folder(folder);
 }
 
+static int occurrences(const char *html, const char *name, const char *format)
+{
+    NM_AUTO_FREE char *text = nm_format(format, name);
+    int n = 0;
+    for (const char *at = html; (at = strstr(at, text)) != NULL; at++)
+        n += at[strlen(text)] == ' ' || at[strlen(text)] == '>';
+    return n;
+}
+
+/* Every element that begins also ends. */
+static void assert_balanced(const char *html)
+{
+    static const char *const names[] = {"section", "div",   "p",  "details", "summary", "table",
+                                        "thead",   "tbody", "tr", "th",      "td",      "button",
+                                        "span",    "ul",    "li", "code"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (occurrences(html, names[i], "<%s") != occurrences(html, names[i], "</%s"))
+            fail_msg("<%s>: %d begin, %d end", names[i], occurrences(html, names[i], "<%s"),
+                     occurrences(html, names[i], "</%s"));
+}
+
 static char *runs_html(const char *folder, const char *const *names, size_t n, nm_run_style *styles)
 {
     char *paths[4], *html = NULL;
@@ -333,6 +354,11 @@ static char *runs_html(const char *folder, const char *const *names, size_t n, n
         free(paths[i]);
     }
     nm_report_close(&report);
+    assert_balanced(html);
+    /* a heading for the run and for every cell of its row */
+    const int columns = occurrences(html, "th", "<%s") - 1 - (int)n;
+    assert_true(columns > 0);
+    assert_int_equal(occurrences(html, "td", "<%s"), (int)n * columns);
     return html;
 }
 

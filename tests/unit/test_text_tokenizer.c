@@ -45,6 +45,11 @@ static void english(void **state)
         {"a,b,c 1,2 3,x y,4 7,", "a , b , c 1,2 3 , x y , 4 7 ,", "a, b, c 1,2 3, x y, 4 7,"},
         {"A&B <C> D | [E] `f`", "A &amp; B &lt; C &gt; D &#124; &#91; E &#93; `f`", NULL},
         {"'Tis said. He said 'no.'", "&apos;Tis said . He said &apos; no . &apos; ", NULL},
+        {"Room 12", "Room 12", NULL},
+        {"a b \", c", "a b &quot; , c", "a b\", c"}, /* a quote before a comma or at the end closes */
+        {"a b \".", "a b &quot; .", "a b\"."},
+        {"a b \"", "a b &quot;", "a b\""},
+        {"a \" b \" c", "a &quot; b &quot; c", "a \"b\" c"},
         {"He said «yes» and ‹no›.", "He said « yes » and ‹ no › .", NULL},
         {".'", " . &apos; ", ".'"}, /* detokenizer.perl: the first quote opens */
         {"AT&T's price: $5.50/\xE2\x82\xAC"

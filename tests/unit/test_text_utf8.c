@@ -116,6 +116,24 @@ static void scripts_without_spaces(void **state)
     }
 }
 
+/* Where the scripts without spaces begin, and the first point after each. */
+static void edges_of_scripts_without_spaces(void **state)
+{
+    (void)state;
+    static const uint32_t edges[] = {0x0E00, 0x0F00, 0x1000,  0x10A0,  0x1780,  0x1800, 0x19E0, 0x1A00,
+                                     0x2E80, 0x2FE0, 0x3001,  0x3100,  0x31C0,  0x3200, 0x3400, 0x4DC0,
+                                     0x4E00, 0xA000, 0xA9E0,  0xAA00,  0xAA60,  0xAA80, 0xF900, 0xFB00,
+                                     0xFF01, 0xFFA0, 0x1AFF0, 0x1B170, 0x20000, 0x323B0};
+    enum { N = sizeof edges / sizeof *edges };
+    size_t n = 0;
+    for (uint32_t point = 1; point < 0x110000; point++)
+        if (nm_unicode_is_unspaced(point) != nm_unicode_is_unspaced(point - 1)) {
+            assert_in_range(n, 0, N - 1);
+            assert_int_equal(point, edges[n++]);
+        }
+    assert_int_equal(n, N);
+}
+
 static void words_are_counted(void **state)
 {
     (void)state;
@@ -257,6 +275,7 @@ int main(void)
         cmocka_unit_test(lower_case_is_that_of_perl),
         cmocka_unit_test(properties_are_derived_ones),
         cmocka_unit_test(scripts_without_spaces),
+        cmocka_unit_test(edges_of_scripts_without_spaces),
         cmocka_unit_test(words_are_counted),
         cmocka_unit_test(many_words_keep_their_counts),
         cmocka_unit_test(counters_join_by_number),
