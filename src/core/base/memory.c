@@ -71,12 +71,6 @@ void nm_list_append(char **list, const char *item)
     nm_format_append(list, "%s%s", *list && **list ? ", " : "", item);
 }
 
-void nm_free_blocks(void *const *blocks, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free(blocks[i]);
-}
-
 void nm_free_list(void *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -48,7 +48,11 @@ static inline void nm_free_variable(void *variable)
 
 /* Frees several blocks of heap memory. */
 #define NM_FREE(...) nm_free_blocks((void *[]){__VA_ARGS__}, sizeof(void *[]){__VA_ARGS__} / sizeof(void *))
-void nm_free_blocks(void *const *blocks, size_t n);
+static inline void nm_free_blocks(void *const *blocks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(blocks[i]);
+}
 
 /* Calls release with the address of the variable at the end of its scope: NM_AUTO(nm_buffer_release)
  * nm_buffer text = {0}; */
