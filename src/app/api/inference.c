@@ -61,9 +61,10 @@ static nm_status find_files(model_files *self, const nm_inference_type *type, co
 {
     if (!type->ensemble || !paths[strspn(paths, ",")])
         return add_file(self, type->task, paths, err);
-    for (char *path; (path = nm_path_list_next(&paths, NULL, NULL)); free(path))
-        NM_TRY(add_file(self, type->task, path, err));
-    return NM_OK;
+    nm_status status = NM_OK;
+    for (char *path; status == NM_OK && (path = nm_path_list_next(&paths, NULL, NULL)); free(path))
+        status = add_file(self, type->task, path, err);
+    return status;
 }
 
 static bool are_trained_in_bf16(const model_files *self)
