@@ -15,6 +15,7 @@ from ledger_archives import (
     can_be_equivalent,
     common,
     cost,
+    decided,
     failures,
     group,
     largest,
@@ -25,6 +26,7 @@ from ledger_archives import (
     score_difference,
     seconds,
     sizes,
+    unfinished,
 )
 
 
@@ -227,7 +229,8 @@ def tears_11():
         for kind in kinds
     }
     moved = have_moved(runs)
-    refuted = part_refuted(*(effect.beyond(0.3, -1) for effect in rho.values())) and moved > MOVED
+    looks = 2 if len(runs) > 3 else 1  # three seeds were seen before three more were queued
+    refuted = part_refuted(*(looks * effect.beyond(0.3, -1) for effect in rho.values())) and moved > MOVED
     words = {
         ("enc", "self"): "encoder attention",
         ("enc", "ffn"): "encoder feed-forward",
@@ -285,21 +288,20 @@ def tears_12():
 
 
 TABLE3 = "ledger-tears-table3"
+TABLE3_SETTINGS = {
+    "model__init": "small",
+    "model__positions": "tears",
+    "model__output_bias": "true",
+    "optim__name": "adam",
+    "train__max_grad_norm": "1",
+}
 
 
 def one_pair(a, b):
     """Difference of the test BLEU of two rows of table 3 or 4 on en-vi; None before the runs."""
     if missing(TABLE3, [a, b]):
         return None
-    require(
-        TABLE3,
-        [a, b],
-        model__init="small",
-        model__positions="tears",
-        model__output_bias="true",
-        optim__name="adam",
-        train__max_grad_norm="1",
-    )
+    require(TABLE3, [a, b], **TABLE3_SETTINGS)
     return score_difference(TABLE3, a, b)
 
 
@@ -314,14 +316,34 @@ def table3_finding(effect, verdict, text, paper, variant):
     )
 
 
-def pre_norm_level():
-    return st.mean([run.score() for run in Archive.open(TABLE3).variant("pre-ln").values()])
+def pre_norm_level(archive=TABLE3, prefix=""):
+    return st.mean([run.score() for run in Archive.open(archive).variant(prefix + "pre-ln").values()])
 
 
-def mean_over_pairs(a, b, paper, text):
-    """A claim about a mean over language pairs: one pair of five shows an effect and decides nothing."""
-    effect = one_pair(a, b)
-    return effect and table3_finding(effect, UNDECIDED, f"en-vi, one of five pairs: {text}", paper, a)
+PAIRS = "ledger-tears-pairs"
+OTHERS = ("iwslt14", "bible", "ddtp", "lohelp")
+
+
+def mean_over_pairs(a, b, paper, margin, text, all_above=False):
+    """A claim about a mean over language pairs: five sets of 10,000 pairs, a random sample of sets, whose
+    spread contains that of the seeds and of the test items. With fewer sets en-vi alone is shown, which decides
+    nothing. all_above: the claim is about every set."""
+    effect, verdict = one_pair(a, b), UNDECIDED
+    if not effect:
+        return None
+    text = f"en-vi, one of five sets: {text}"
+    sets = [f"{name}-{row}" for name in OTHERS for row in (a, b)]
+    if not missing(PAIRS, sets) and not unfinished(PAIRS):
+        require(PAIRS, sets, **TABLE3_SETTINGS)
+        each = [effect] + [score_difference(PAIRS, f"{name}-{a}", f"{name}-{b}") for name in OTHERS]
+        effect = st.over_seeds([e.value for e in each])
+        level = st.mean([pre_norm_level(), *(pre_norm_level(PAIRS, f"{name}-") for name in OTHERS)])
+        verdict = decided(effect, 1, margin if level >= EQUIVALENCE_BLEU else 0, paper)
+        if all_above and verdict.startswith(CONFIRMED) and min(e.value for e in each) <= 0:
+            verdict = UNDECIDED
+        each_text = ", ".join(f"{e.value:+.1f}" for e in each)
+        text = f"{text.rpartition(': ')[2]}, five sets ({each_text}):"
+    return table3_finding(effect, verdict, text, paper, a)
 
 
 def tears_04():
@@ -339,29 +361,24 @@ def tears_04():
 
 
 def tears_05():
-    return mean_over_pairs("pre-ln", "post-ln", 0.27, "pre-norm - post-norm")
+    return mean_over_pairs("pre-ln", "post-ln", 0.27, 0.14, "pre-norm - post-norm")
 
 
 def tears_06():
-    return mean_over_pairs("fix-ln", "pre-ln", 0.34, "FixNorm - none")
+    return mean_over_pairs("fix-ln", "pre-ln", 0.34, 0.17, "FixNorm - none")
 
 
 def tears_07():
-    return mean_over_pairs("fix-scale", "fix-ln", 0.49, "ScaleNorm - LN, both with FixNorm")
+    """Its second part, a gain that falls with the size of the set, needs runs of several sizes to be
+    confirmed."""
+    finding = mean_over_pairs("fix-scale", "fix-ln", 0.49, 0.25, "ScaleNorm - LN, both with FixNorm")
+    if finding and finding.verdict.startswith(CONFIRMED):
+        finding.verdict = UNDECIDED
+    return finding
 
 
 def tears_08():
-    effect = one_pair("fix-scale", "post-ln")
-    if not effect:
-        return None
-    equal = can_be_equivalent(TABLE3, "post-ln") and effect.equivalence(0.55) < 0.05
-    return table3_finding(
-        effect,
-        REFUTED if effect.high < 0 or equal else UNDECIDED,
-        "en-vi, one of five pairs: FixNorm, ScaleNorm, pre-norm - LN, post-norm",
-        1.1,
-        "fix-scale",
-    )
+    return mean_over_pairs("fix-scale", "post-ln", 1.1, 0.55, "FixNorm, ScaleNorm, pre-norm - LN, post-norm", True)
 
 
 RATES, LARGE = "ledger-tears-rates", "ledger-tears-rates-40k"

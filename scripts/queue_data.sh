@@ -5,6 +5,8 @@
 #     scripts/queue_data.sh iwslt14-40k TMP  data/iwslt14-40k: all 40,644 pairs, every 7th for validation, whole test
 #     scripts/queue_data.sh en-vi FOLDER     data/iwslt15-en-vi: all pairs of train.*, tst2012.* and tst2013.*
 #     scripts/queue_data.sh ptb FOLDER       data/ptb-5k: every 8th training line; validation and test whole
+#     scripts/queue_data.sh tears-NAME FOLDER  data/tears-NAME: about 10,000 pairs, for table 3 of Transformers without
+#                                        Tears. NAME is iwslt14 (FOLDER is TMP), or ddtp, lohelp (de-en), bible (es-en)
 #
 # TMP holds train.de, train.en, valid.*, test.* as fairseq's prepare-iwslt14.sh leaves them before BPE; FOLDER
 # holds those of IWSLT15 (9,148 training pairs in the archived runs), or train.txt, valid.txt and test.txt of
@@ -16,32 +18,55 @@ prepare_pairs() {
     "$norma" prepare --train "$work/train" --valid "$work/valid" --test "$work/test" --source-lang de \
         --target-lang en --tokenizer none --max-length 0 --ratio 0 --bpe-merges "$1" --output "$2"
 }
-every() { awk -v n="$1" 'NR % n == 1' "$2"; }
+# Prepares the pairs of the work folder as the data of Transformers without Tears: languages, tokenizer, data folder.
+prepare_tears() {
+    "$norma" prepare --train "$work/train" --valid "$work/valid" --test "$work/test" --source-lang "$1" \
+        --target-lang "$2" --tokenizer "$3" --special-ids tears --dict-multiple 0 --bpe-merges 3000 \
+        --max-length 200 --ratio 0 --output "$4"
+}
+# Every N-th training, validation and test line of a folder, into the work folder: folder, source, target, N, N, N.
+sample() {
+    for side in "$2" "$3"; do
+        every "$4" "$1/train.$side" > "$work/train.$side"
+        every "$5" "$1/valid.$side" > "$work/valid.$side"
+        every "$6" "$1/test.$side" > "$work/test.$side"
+    done
+}
+every() { awk -v n="$1" '(NR - 1) % n == 0' "$2"; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 case "${1:-}" in
 iwslt14)
-    for side in de en; do
-        every 10 "$2/train.$side" > "$work/train.$side"
-        every 7 "$2/valid.$side" > "$work/valid.$side"
-        every 7 "$2/test.$side" > "$work/test.$side"
-    done
+    sample "$2" de en 10 7 7
     prepare_pairs 2000 data/iwslt14-4k
     ;;
 iwslt14-40k)
-    for side in de en; do
-        cp "$2/train.$side" "$2/test.$side" "$work"
-        every 7 "$2/valid.$side" > "$work/valid.$side"
-    done
+    sample "$2" de en 1 7 1
     prepare_pairs 4000 data/iwslt14-40k
     ;;
 en-vi)
     for side in en vi; do
-        cp "$2/train.$side" "$2/tst2012.$side" "$2/tst2013.$side" "$work"
+        cp "$2/train.$side" "$work"
+        cp "$2/tst2012.$side" "$work/valid.$side"
+        cp "$2/tst2013.$side" "$work/test.$side"
     done
-    "$norma" prepare --train "$work/train" --valid "$work/tst2012" --test "$work/tst2013" --source-lang en \
-        --target-lang vi --tokenizer none --special-ids tears --dict-multiple 0 --bpe-merges 3000 \
-        --max-length 200 --ratio 0 --output data/iwslt15-en-vi
+    prepare_tears en vi none data/iwslt15-en-vi
+    ;;
+tears-iwslt14)
+    sample "$2" de en 4 7 7
+    prepare_tears de en none data/tears-iwslt14
+    ;;
+tears-bible)
+    sample "$2" es en 3 1 1
+    prepare_tears es en moses data/tears-bible
+    ;;
+tears-ddtp)
+    sample "$2" de en 4 2 2
+    prepare_tears de en moses data/tears-ddtp
+    ;;
+tears-lohelp)
+    sample "$2" de en 3 2 2
+    prepare_tears de en moses data/tears-lohelp
     ;;
 ptb)
     every 8 "$2/train.txt" > "$work/train.txt"

@@ -287,7 +287,7 @@ def score_all(norma, runs, rows):
         folder = run_folder(runs, row, seed)
         done = os.path.exists(os.path.join(folder, "finished.json"))
         scored = os.path.exists(os.path.join(folder, "test.json"))
-        if done and "data/iwslt" in row["arguments"] and not scored and not UNSCORED.search(row["group"]):
+        if done and re.search(r"data/(iwslt|tears)", row["arguments"]) and not scored and not UNSCORED.search(row["group"]):
             score(norma, folder)
 
 
