@@ -336,7 +336,7 @@ def mean_over_pairs(a, b, paper, margin, text, all_above=False):
     if not missing(PAIRS, sets) and not unfinished(PAIRS):
         require(PAIRS, sets, **TABLE3_SETTINGS)
         each = [effect] + [score_difference(PAIRS, f"{name}-{a}", f"{name}-{b}") for name in OTHERS]
-        effect = st.over_seeds([e.value for e in each])
+        effect = st.over_settings([(e.value, []) for e in each])
         level = st.mean([pre_norm_level(), *(pre_norm_level(PAIRS, f"{name}-") for name in OTHERS)])
         verdict = decided(effect, 1, margin if level >= EQUIVALENCE_BLEU else 0, paper)
         if all_above and verdict.startswith(CONFIRMED) and min(e.value for e in each) <= 0:

@@ -166,6 +166,7 @@ name = {optim}
 updates = 800
 max_tokens = 2048
 label_smoothing = 0.1
+max_grad_norm = 1
 """
 NOISE = -0.02, 0.03, 0.0, -0.01
 
@@ -246,6 +247,39 @@ class Rules(unittest.TestCase):
                 large = synthetic("ledger-tears-rates-40k", dict(zip(names, (12, 12, 12, last))))
                 self.assertEqual(self.verdict(tears.tears_15, self.rates(12, **gains), large), expected)
         self.assertIsNone(self.verdict(tears.tears_15, self.rates(12)))
+
+    def pairs(self, level, *gains):
+        """Table 3 on en-vi and four other sets, of which the gains of one row over the other are given."""
+        sets = ("", *(f"{name}-" for name in tears.OTHERS))
+        found = {}
+        for at, name in enumerate(sets):
+            gain = gains[at % len(gains)] + 0.1 * at
+            found |= {name + row: level for row in ("post-ln", "pre-ln", "fix-ln")} | {name + "fix-scale": level + gain}
+        en_vi = {row: found.pop(row) for row in ("post-ln", "pre-ln", "fix-ln", "fix-scale")}
+        return (
+            synthetic("ledger-tears-table3", en_vi),
+            synthetic("ledger-tears-pairs", found),
+        )
+
+    def test_language_pairs(self):
+        unfinished = unittest.mock.patch.object(tears, "unfinished", return_value=None)
+        for level, gains, expected in (
+            (3, [1], "confirmed"),
+            (3, [1, 1, 1, 1, -1], "undecided"),  # the spread over sets
+            (3, [9, 9, 9, 9, -0.5], "undecided"),  # the claim is about every set
+            (3, [-1], "refuted"),
+            (12, [-0.2], "refuted"),  # equivalent
+            (3, [-0.2], "undecided"),
+        ):
+            with self.subTest(level=level, gains=gains), unfinished:
+                found = self.pairs(level, *gains)
+                self.assertEqual(self.verdict(tears.tears_08, *found).split(" (")[0], expected)
+        found = self.pairs(3, 1)
+        with unfinished:
+            self.assertEqual(self.verdict(tears.tears_07, *found), "undecided")  # the trend is missing
+            self.assertEqual(self.verdict(tears.tears_08, found[0]), "undecided")  # one pair of five
+        with unittest.mock.patch.object(tears, "unfinished", return_value=(3, 4)):
+            self.assertEqual(self.verdict(tears.tears_08, *found), "undecided")
 
     def language(self, penalized, unmasked=None):
         """RBN's language models: losses of RBN, and of BN without a mask. LN has 5.7, BN with a mask 6.2."""
