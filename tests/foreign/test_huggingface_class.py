@@ -16,6 +16,8 @@ RUNS = {
     "translate": ("translate", "pairs", PAIRS, "BlenderbotForConditionalGeneration"),
     "post": ("demo", "pairs", [*PAIRS, "--model.norm_position", "post"], "MarianMTModel"),
     "fixed": ("demo", "pairs", [*PAIRS, "--model.output_bias", "true"], "BlenderbotForConditionalGeneration"),
+    "two-tables": ("demo", "pairs", [*PAIRS, "--model.output_bias", "true", "--model.share_embeddings", "decoder"],
+                   "BlenderbotForConditionalGeneration"),
     "frozen": ("demo", "pairs", [*PAIRS, "--model.output_bias", "true", "--model.freeze", "output.bias"],
                "M2M100ForConditionalGeneration"),
     "batch": ("demo", "pairs", [*PAIRS, "--model.norm", "batch"], "enc.0.self.norm is batch"),
@@ -60,6 +62,7 @@ def test_class_of_a_run(top, tmp_path, name):  # noqa: F811
     assert code == 0, err
     lines = re.findall(r"(?:class of the model in transformers|huggingface will refuse the model): (.*)", err)
     assert len(lines) == 1, err
+    assert ("of transformers 5" in lines[0]) == (name == "two-tables")
     code, _, err = norma("convert", tmp_path / "r", "--to", "huggingface", "-o", tmp_path / "h")
     if code == 0:
         written = json.loads((tmp_path / "h" / "config.json").read_text())["architectures"][0]

@@ -333,8 +333,10 @@ nm_status nm_huggingface_class(const nm_loaded_model *loaded, const char **class
     bool lm = loaded->model->type == &nm_model_lm;
     nm_status status = lm ? choose_lm(loaded, &written, true, class, err)
                           : choose_seq2seq(loaded, &written, true, &number, err);
-    if (!lm)
-        *class = seq2seq_names[number];
+    if (!lm) /* Blenderbot of transformers 4 has one embedding matrix, whatever config.json says. */
+        *class = number == BLENDERBOT && nm_seq2seq_config_of(loaded->model)->share_embeddings != NM_SHARE_ALL
+                     ? "BlenderbotForConditionalGeneration of transformers 5"
+                     : seq2seq_names[number];
     free(written.ids);
     return status;
 }
