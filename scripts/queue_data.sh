@@ -74,7 +74,7 @@ ptb)
         --tokenizer none --bpe-merges 0 --output data/ptb-5k
     ;;
 *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    sed -n '2,11s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac

@@ -254,7 +254,8 @@ class Rules(unittest.TestCase):
         found = {}
         for at, name in enumerate(sets):
             gain = gains[at % len(gains)] + 0.1 * at
-            found |= {name + row: level for row in ("post-ln", "pre-ln", "fix-ln")} | {name + "fix-scale": level + gain}
+            found |= {name + row: level for row in ("post-ln", "pre-ln", "fix-ln")}
+            found[name + "fix-scale"] = level + gain
         en_vi = {row: found.pop(row) for row in ("post-ln", "pre-ln", "fix-ln", "fix-scale")}
         return (
             synthetic("ledger-tears-table3", en_vi),
