@@ -5,8 +5,8 @@
 #     scripts/queue_data.sh iwslt14-40k TMP  data/iwslt14-40k: all 40,644 pairs, every 7th for validation, whole test
 #     scripts/queue_data.sh en-vi FOLDER     data/iwslt15-en-vi: all pairs of train.*, tst2012.* and tst2013.*
 #     scripts/queue_data.sh ptb FOLDER       data/ptb-5k: every 8th training line; validation and test whole
-#     scripts/queue_data.sh tears-NAME FOLDER  data/tears-NAME: about 10,000 pairs, for table 3 of Transformers without
-#                                        Tears. NAME is iwslt14 (FOLDER is TMP), or ddtp, lohelp (de-en), bible (es-en)
+#     scripts/queue_data.sh tears-NAME FOLDER  data/tears-NAME: 10,000 pairs for table 3 of Transformers without
+#                                        Tears; NAME: iwslt14 (FOLDER is TMP), ddtp, lohelp (de-en), bible (es-en)
 #
 # TMP holds train.de, train.en, valid.*, test.* as fairseq's prepare-iwslt14.sh leaves them before BPE; FOLDER
 # holds those of IWSLT15 (9,148 training pairs in the archived runs), or train.txt, valid.txt and test.txt of
@@ -18,13 +18,13 @@ prepare_pairs() {
     "$norma" prepare --train "$work/train" --valid "$work/valid" --test "$work/test" --source-lang de \
         --target-lang en --tokenizer none --max-length 0 --ratio 0 --bpe-merges "$1" --output "$2"
 }
-# Prepares the pairs of the work folder as the data of Transformers without Tears: languages, tokenizer, data folder.
+# The same for Transformers without Tears: source, target, tokenizer, data folder.
 prepare_tears() {
     "$norma" prepare --train "$work/train" --valid "$work/valid" --test "$work/test" --source-lang "$1" \
         --target-lang "$2" --tokenizer "$3" --special-ids tears --dict-multiple 0 --bpe-merges 3000 \
         --max-length 200 --ratio 0 --output "$4"
 }
-# Every N-th training, validation and test line of a folder, into the work folder: folder, source, target, N, N, N.
+# Every N-th line of a folder's sets, into the work folder: folder, source, target, N of train, valid, test.
 sample() {
     for side in "$2" "$3"; do
         every "$4" "$1/train.$side" > "$work/train.$side"

@@ -287,7 +287,8 @@ def score_all(norma, runs, rows):
         folder = run_folder(runs, row, seed)
         done = os.path.exists(os.path.join(folder, "finished.json"))
         scored = os.path.exists(os.path.join(folder, "test.json"))
-        if done and re.search(r"data/(iwslt|tears)", row["arguments"]) and not scored and not UNSCORED.search(row["group"]):
+        translation = re.search(r"data/(iwslt|tears)", row["arguments"])
+        if done and translation and not scored and not UNSCORED.search(row["group"]):
             score(norma, folder)
 
 
