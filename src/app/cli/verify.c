@@ -13,8 +13,8 @@
 #include "base/safetensors.h"
 #include "cli/cli.h"
 #include "cli/open_comm.h"
-#include "nn/params.h"
 #include "train/checkpoint.h"
+#include "train/ema.h"
 #include "train/manifest.h"
 #include "train/run_config.h"
 
@@ -99,30 +99,6 @@ static nm_status check_copy(const job *self, const char *name, int64_t bytes, co
     return status;
 }
 
-/* With train.ema_decay, best.safetensors has the average of the training state as parameters, the first
- * tensors of its type, and the other tensors of the checkpoint. */
-static nm_status check_average(const nm_safetensors *best, const nm_safetensors *model,
-                               const nm_safetensor *average, nm_error *err)
-{
-    const size_t unit = average->bytes / average->count, n = nm_safetensors_count(best);
-    bool equal = n == nm_safetensors_count(model);
-    for (size_t i = 0, at = 0; i < n && equal; i++) {
-        const nm_safetensor *tensor = nm_safetensors_at(best, i),
-                            *stored = nm_safetensors_find(model, tensor->name);
-        equal = stored && stored->bytes == tensor->bytes && at <= average->count;
-        if (equal && tensor->type == average->type && at < average->count) {
-            equal = tensor->bytes <= (average->count - at) * unit &&
-                    !memcmp(tensor->data, (const char *)average->data + at * unit, tensor->bytes);
-            at += nm_params_padded(tensor->count);
-        } else if (equal) {
-            equal = !memcmp(tensor->data, stored->data, tensor->bytes);
-        }
-    }
-    return equal ? NM_OK
-                 : nm_fail(err, NM_FORMAT, "%s: not the average of parameters of its checkpoint",
-                           nm_safetensors_path(best));
-}
-
 static nm_status check_stored_best(const job *self, const nm_safetensors *best, int64_t update, nm_error *err)
 {
     NM_AUTO_FREE char *state_path = checkpoint_file(self->run, update, "state.safetensors"),
@@ -136,7 +112,7 @@ static nm_status check_stored_best(const job *self, const nm_safetensors *best, 
                            ? nm_safetensors_open(&model, model_path, err)
                            : check_copy(self, "best.safetensors", INT64_MAX, manifest.model, err);
     if (model)
-        status = check_average(best, model, average, err);
+        status = nm_ema_check_model(best, model, average, err);
     nm_safetensors_close(model);
     nm_safetensors_close(state);
     return status;

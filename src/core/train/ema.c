@@ -1,6 +1,7 @@
 #include "train/ema.h"
 
 #include <math.h>
+#include <string.h>
 
 nm_status nm_ema_init(nm_ema *ema, nm_params *params, double decay, nm_error *err)
 {
@@ -52,4 +53,26 @@ void nm_ema_restore(nm_ema *ema)
     nm_backend_copy(params->backend, params->values, params->grads, nm_params_bytes(params));
     /* The gradient norm includes the memory of fixed parameters, which updates do not zero. */
     nm_backend_zero(params->backend, params->grads, nm_params_bytes(params));
+}
+
+nm_status nm_ema_check_model(const nm_safetensors *best, const nm_safetensors *model,
+                             const nm_safetensor *average, nm_error *err)
+{
+    const size_t unit = average->bytes / average->count, n = nm_safetensors_count(best);
+    bool equal = n == nm_safetensors_count(model);
+    for (size_t i = 0, at = 0; i < n && equal; i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(best, i),
+                            *stored = nm_safetensors_find(model, tensor->name);
+        equal = stored && stored->bytes == tensor->bytes && at <= average->count;
+        if (equal && tensor->type == average->type && at < average->count) {
+            equal = tensor->bytes <= (average->count - at) * unit &&
+                    !memcmp(tensor->data, (const char *)average->data + at * unit, tensor->bytes);
+            at += nm_params_padded(tensor->count);
+        } else if (equal) {
+            equal = !memcmp(tensor->data, stored->data, tensor->bytes);
+        }
+    }
+    return equal ? NM_OK
+                 : nm_fail(err, NM_FORMAT, "%s: not the average of parameters of its checkpoint",
+                           nm_safetensors_path(best));
 }

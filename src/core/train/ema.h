@@ -8,6 +8,7 @@
  * the training state has a. Running statistics of norms are not averaged again: they are those of p. */
 #pragma once
 
+#include "base/safetensors.h"
 #include "nn/params.h"
 
 typedef struct nm_ema {
@@ -30,3 +31,10 @@ void nm_ema_add(nm_ema *ema, int64_t update);
  * the parameters. */
 void nm_ema_use(nm_ema *ema);
 void nm_ema_restore(nm_ema *ema);
+
+/* Whether best.safetensors has the average of the training state as parameters, the first tensors of its
+ * type, and the other tensors of the checkpoint's model.
+ *
+ * NM_FORMAT  it has not */
+nm_status nm_ema_check_model(const nm_safetensors *best, const nm_safetensors *model,
+                             const nm_safetensor *average, nm_error *err);
