@@ -124,6 +124,8 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
     nm_options_accept_any_text(self->options);
     nm_call_requests_init(&self->calls);
     type->add_options(self->options);
+    if (type->task->add_search_options)
+        type->task->add_search_options(self->options);
     nm_device_inference_options_add(self->options);
     if (!path)
         return nm_fail(err, NM_USAGE, "the path of the model is NULL");

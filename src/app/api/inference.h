@@ -12,7 +12,7 @@ typedef struct nm_inference_type {
     const nm_task_type *task;
     bool ensemble;                            /* several comma-separated paths are allowed */
     const char *sections;                     /* sections whose options need no "section.", comma-separated */
-    void (*add_options)(nm_options *options); /* registers the sections except [device] */
+    void (*add_options)(nm_options *options); /* registers its own sections */
 } nm_inference_type;
 
 typedef struct nm_inference {

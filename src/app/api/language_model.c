@@ -63,7 +63,6 @@ struct nm_lm_texts {
 
 static void add_options(nm_options *options)
 {
-    nm_sample_options_add(options);
     nm_options_add(options, "perplexity", scoring_rows, NULL, sizeof(scoring_config));
     nm_options_add_rules(options, scoring_rules);
 }

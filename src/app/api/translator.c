@@ -47,7 +47,6 @@ struct nm_translator {
 static void add_options(nm_options *options)
 {
     nm_options_add(options, "translate", format_rows, NULL, sizeof(format_config));
-    nm_decode_options_add(options);
 }
 
 static const nm_inference_type inference_type = {.task = &nm_task_translation,

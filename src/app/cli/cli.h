@@ -30,6 +30,7 @@ typedef struct nm_command {
     const nm_option *rows;
     size_t config_bytes;
     void (*options)(nm_options *options); /* registers further sections; NULL: none */
+    const struct nm_task_type *searches;  /* the task whose search it runs, with a section; NULL: none */
     bool infers;                          /* the last section is "device", for inference */
     bool ranks;         /* processes of an MPI launcher divide the work; otherwise only the first one runs */
     bool saves;         /* options are saved in INI files, whose syntax limits text values */

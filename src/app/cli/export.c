@@ -55,7 +55,7 @@ static nm_status export_model(const export_config *config, const char *path, nm_
     NM_AUTO_FREE char *file = NULL;
     nm_loaded_model loaded;
     NM_TRY(nm_loaded_model_open_plain(&loaded, path, &file, err));
-    size_t folded = config->fold ? nm_model_fold(loaded.model, loaded.options) : 0;
+    size_t folded = config->fold ? nm_loaded_model_fold(&loaded) : 0;
     nm_status status = write_model(&loaded, file, config, err);
     if (status == NM_OK && config->fold)
         print_folded(config->output, folded, count_norms(&loaded.model->params));

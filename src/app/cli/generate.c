@@ -12,8 +12,8 @@
 #include "base/text_input.h"
 #include "base/line_list.h"
 #include "base/words.h"
-#include "model/sampler.h"
 #include "norma/language_model.h"
+#include "task/tasks.h"
 #include "text/documents.h"
 
 typedef struct generate_config { /* section [generate] */
@@ -61,11 +61,6 @@ static const nm_option_rule generate_rules[] = {
     {"sample.seed", "sample.temperature", "!", "greedy search has no random numbers", NULL},
     {0}};
 /* clang-format on */
-
-static void add_options(nm_options *options)
-{
-    nm_sample_options_add(options);
-}
 
 typedef struct job {
     const generate_config *config;
@@ -263,7 +258,7 @@ const nm_command nm_command_generate = {
     .rows = generate_rows,
     .config_bytes = sizeof(generate_config),
     .infers = true,
-    .options = add_options,
+    .searches = &nm_task_lm,
     .rules = generate_rules,
     .run = generate_run,
 };

@@ -148,6 +148,8 @@ nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int
         add_own_rows(command, options);
     if (command->options)
         command->options(options);
+    if (command->searches)
+        command->searches->add_search_options(options);
     if (command->infers)
         nm_device_inference_options_add(options);
     if (!command->saves)

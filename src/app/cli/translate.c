@@ -9,7 +9,6 @@
 #include "base/record.h"
 #include "base/text_input.h"
 #include "cli/line_numbers.h"
-#include "model/decode.h"
 #include "norma/translator.h"
 
 typedef struct translate_config { /* section [translate] */
@@ -42,11 +41,6 @@ static const nm_option translate_rows[] = {
         "the preceding lines, or skip: treat them as empty lines, which keeps the output aligned."),
     {0}};
 /* clang-format on */
-
-static void add_options(nm_options *options)
-{
-    nm_decode_options_add(options);
-}
 
 typedef struct job {
     const translate_config *config;
@@ -330,7 +324,7 @@ const nm_command nm_command_translate = {
     .rows = translate_rows,
     .config_bytes = sizeof(translate_config),
     .infers = true,
-    .options = add_options,
+    .searches = &nm_task_translation,
     .ranks = true,
     .run = translate_run,
 };

@@ -114,10 +114,10 @@ struct nm_decoder {
     const nm_stop *stop;
 };
 
-nm_decode_options *nm_decode_options_add(nm_options *options)
+void nm_decode_options_add(nm_options *options)
 {
     nm_options_add_rules(options, decode_rules);
-    return nm_options_add(options, "decode", decode_options, decode_presets, sizeof(nm_decode_options));
+    nm_options_add(options, "decode", decode_options, decode_presets, sizeof(nm_decode_options));
 }
 
 nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *err)

@@ -32,7 +32,7 @@ typedef struct nm_decode_options { /* section [decode] */
 } nm_decode_options;
 
 /* Registers [decode]. */
-nm_decode_options *nm_decode_options_add(nm_options *options);
+void nm_decode_options_add(nm_options *options);
 /* NM_USAGE for options that contradict each other, e.g. decode.nbest > decode.beam. */
 nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *err);
 

@@ -34,9 +34,9 @@ static const nm_option sample_options[] = {
     {0}};
 /* clang-format on */
 
-nm_sample_options *nm_sample_options_add(nm_options *options)
+void nm_sample_options_add(nm_options *options)
 {
-    return nm_options_add(options, "sample", sample_options, NULL, sizeof(nm_sample_options));
+    nm_options_add(options, "sample", sample_options, NULL, sizeof(nm_sample_options));
 }
 
 /* Limits of a step: decoder inputs, and cache rows to which they attend. PROJECTED_ROWS: prompts for which

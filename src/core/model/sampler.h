@@ -15,7 +15,7 @@ typedef struct nm_sample_options { /* section [sample] */
 } nm_sample_options;
 
 /* Registers [sample]. */
-nm_sample_options *nm_sample_options_add(nm_options *options);
+void nm_sample_options_add(nm_options *options);
 
 typedef struct nm_sampler nm_sampler;
 

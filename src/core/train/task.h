@@ -40,6 +40,9 @@ typedef struct nm_task_type {
     const char *const *text_options;
     /* Registers further sections, such as [decode]; may be NULL. */
     void (*add_options)(nm_options *options);
+    /* Registers the section of the search with which the task generates text, [decode] or [sample]; NULL: it
+     * generates none. */
+    void (*add_search_options)(nm_options *options);
     bool perplexity; /* whether exp(loss per target) is a perplexity */
     /* The loss of the task's reference code is a mean over tokens or examples, not a sum over tokens as in
      * fairseq: the default scale of penalties (norm.rbn.scale). */

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "data/checksums.h"
 #include "data/prepare.h"
+#include "model/sampler.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_lm_task_config, field, initial, min, max, help)
 #define PICK(field, initial, LIST, help)    NM_CHOICE(nm_lm_task_config, field, initial, LIST, help)
@@ -313,6 +314,7 @@ const nm_task_type nm_task_lm = {
     .options = lm_task_options,
     .config_size = sizeof(nm_lm_task_config),
     .add_options = add_sampling_rules,
+    .add_search_options = nm_sample_options_add,
     .perplexity = true,
     .mean_loss = true,
     .is_noncausal = lm_is_noncausal,

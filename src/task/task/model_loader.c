@@ -184,6 +184,11 @@ static nm_status check_ids(const nm_loaded_model *loaded, const nm_safetensors *
     return status;
 }
 
+size_t nm_loaded_model_fold(nm_loaded_model *loaded)
+{
+    return nm_model_fold(loaded->model, loaded->options);
+}
+
 nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path, nm_error *err)
 {
     NM_AUTO(nm_safetensors_release) nm_safetensors *file = NULL;

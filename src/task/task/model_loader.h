@@ -34,6 +34,9 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
 /* Both steps for the backend ref in float32 and the options of the file, without fold and int8. */
 nm_status nm_loaded_model_open_plain(nm_loaded_model *loaded, const char *path, char **file_path,
                                      nm_error *err);
+/* Folds the norms of such a model and sets its options to the norms after folding, for a model file. Returns
+ * the number of folded norms. */
+size_t nm_loaded_model_fold(nm_loaded_model *loaded);
 /* Like nm_loaded_model_open, but with the data of the run (data.folder or data.train of the options), for
  * measurements. with_grads: allocate gradients. NM_MISMATCH if its dictionaries or labels are not those of
  * the model. */

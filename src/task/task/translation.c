@@ -434,6 +434,7 @@ const nm_task_type nm_task_translation = {
     .config_size = sizeof(nm_translation_config),
     .perplexity = true,
     .add_options = add_decode_options,
+    .add_search_options = nm_decode_options_add,
     .open = translation_open,
     .open_model = translation_open_model,
     .measure = translation_measure,
