@@ -83,6 +83,7 @@ static bool learns(const char *norm)
         &err);
     nm_options *options = nm_options_create();
     nm_model_options_add(options, &nm_model_lm);
+    nm_norm_options_add(options);
     static const char *const settings[] = {
         "model.preset=tiny",     "model.width=32",   "model.ff=64",     "model.heads=2",
         "model.context=16",      "model.norm=power", "model.dropout=0", "model.embedding_dropout=0",

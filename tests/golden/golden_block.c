@@ -412,6 +412,7 @@ static golden_result build(golden_case *test, block_problem *p)
         return golden_fail(test, "config: T or B");
     p->options = nm_options_create();
     nm_model_options_add(p->options, &nm_model_seq2seq);
+    nm_norm_options_add(p->options);
     GOLDEN_TRY(set_norms(test, p));
     GOLDEN_TRY(configure(test, &config));
     nm_params_init(&p->params, test->backend);

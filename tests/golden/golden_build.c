@@ -243,6 +243,7 @@ golden_result golden_model_build(golden_case *test, const json_t *root, golden_m
         return golden_fail(test, "config lacks pad, bos or eos");
     made->options = nm_options_create();
     nm_model_options_add(made->options, &nm_model_seq2seq);
+    nm_norm_options_add(made->options);
     GOLDEN_TRY(set_sizes(test, made));
     if (made->tears)
         GOLDEN_TRY(set_tears(test, made));

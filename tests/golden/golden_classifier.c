@@ -137,6 +137,7 @@ static golden_result configure(golden_case *test, problem *p)
     nm_error err = {0};
     p->options = nm_options_create();
     nm_model_options_add(p->options, &nm_model_classifier);
+    nm_norm_options_add(p->options);
     double scale = golden_number(test, "query_scale", 0), value_size = golden_number(test, "vdim", 0);
     if (strcmp(golden_text(test, "positions", ""), "learned table") ||
         strcmp(golden_text(test, "pooling", ""), "first position") ||

@@ -218,6 +218,7 @@ static golden_result configure(golden_case *test, problem *p)
     const double eps = golden_number(test, "eps", 1e-5);
     p->options = nm_options_create();
     nm_model_options_add(p->options, &nm_model_image);
+    nm_norm_options_add(p->options);
     GOLDEN_TRY(golden_set(test, p->options, "model.preset", "tiny"));
     GOLDEN_TRY(!strcmp(test->method, "vit") ? configure_vit(test, p) : configure_resnet(test, p));
     GOLDEN_TRY(golden_set(test, p->options, "model.norm", grouped ? "group2d" : norm));

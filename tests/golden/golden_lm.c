@@ -46,6 +46,7 @@ static golden_result build(golden_case *test, problem *p)
     nm_error err = {0};
     p->options = nm_options_create();
     nm_model_options_add(p->options, &nm_model_lm);
+    nm_norm_options_add(p->options);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         GOLDEN_TRY(golden_set(test, p->options, fixed[i][0], fixed[i][1]));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

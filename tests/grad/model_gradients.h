@@ -39,6 +39,7 @@ static inline void model_rig_open(model_rig *r, const nm_model_type *type, const
     check(nm_backend_create(&r->backend, &device, &err), &err);
     r->options = nm_options_create();
     nm_model_options_add(r->options, type);
+    nm_norm_options_add(r->options);
     for (int i = 0; common[i]; i += 2)
         check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
     /* Partial RMSNorm would use a single feature, and differences are inaccurate where it is near 0. RepBN's

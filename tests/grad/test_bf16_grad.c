@@ -54,6 +54,7 @@ static step compute(const char *backend_name, bool bf16, const char *norm)
     check(nm_backend_create(&b, &device, &err), &err);
     nm_options *options = nm_options_create();
     nm_model_options_add(options, &nm_model_seq2seq);
+    nm_norm_options_add(options);
     /* By default, Partial RMSNorm would use 2 features, and RepBN's alpha of 1 would double the vectors at
      * each of its sites. */
     const char *const settings[] = {"model.preset",

@@ -101,6 +101,7 @@ static inline tiny tiny_create(nm_backend *backend, int32_t words, uint64_t seed
     tiny made = {.backend = backend, .options = nm_options_create()};
     nm_error err = {0};
     nm_model_options_add(made.options, &nm_model_seq2seq);
+    nm_norm_options_add(made.options);
     nm_decode_options_add(made.options);
     for (int i = 0; common[i]; i += 2)
         set(made.options, common[i], common[i + 1]);

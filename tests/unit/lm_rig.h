@@ -42,6 +42,7 @@ static inline void rig_open(rig *r, const char *const *settings)
     check(nm_backend_create(&r->backend, &device, &err), &err);
     r->options = nm_options_create();
     nm_model_options_add(r->options, &nm_model_lm);
+    nm_norm_options_add(r->options);
     for (int i = 0; common[i]; i += 2)
         check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
     for (int i = 0; settings[i]; i += 2)

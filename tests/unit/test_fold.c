@@ -83,6 +83,7 @@ static rig rig_open(nm_backend *backend, const nm_model_type *type, const char *
     char text[512], path[600], *rest = text;
     snprintf(text, sizeof text, "preset=tiny width=16 ff=24 heads=2 %s", settings);
     nm_model_options_add(r.options, type);
+    nm_norm_options_add(r.options);
     for (char *one; (one = strtok_r(rest, " ", &rest));) {
         char *value = strchr(one, '=');
         *value++ = 0;

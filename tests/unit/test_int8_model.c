@@ -82,6 +82,7 @@ static void test_exact(void **state)
     const nm_tagger_model_sizes more = {.chars = 5};
     const nm_model_sizes sizes = {.source = WORDS, .target = 4, .plan = {.warmup_updates = 1}, .more = &more};
     nm_model_options_add(options, &nm_model_tagger);
+    nm_norm_options_add(options);
     set(options, "model.preset", "tiny");
     assert_int_equal(nm_model_create(&model, &nm_model_tagger, backend, options, &sizes, false, &err), NM_OK);
     assert_false(nm_param_is_int8(nm_params_find(&model->params, "crf.transitions")));

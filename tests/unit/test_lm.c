@@ -76,6 +76,7 @@ static nm_adaptive_clusters clusters_of(int32_t words, nm_error *err)
     check(nm_backend_create(&backend, &device, err), err);
     nm_options *options = nm_options_create();
     nm_model_options_add(options, &nm_model_lm);
+    nm_norm_options_add(options);
     check(nm_options_set(options, "model.preset", "tiny", NM_ORIGIN_FILE, err), err);
     check(nm_options_set(options, "model.adaptive", "true", NM_ORIGIN_COMMAND, err), err);
     nm_model_sizes sizes = {.source = words, .target = words};

@@ -51,6 +51,7 @@ static void rig_open(rig *r, const char *attention, bool causal)
     check(nm_backend_create(&r->backend, &device, &err), &err);
     r->options = nm_options_create();
     nm_model_options_add(r->options, &nm_model_lm);
+    nm_norm_options_add(r->options);
     for (int i = 0; settings[i]; i += 2)
         check(nm_options_set(r->options, settings[i], settings[i + 1], NM_ORIGIN_COMMAND, &err), &err);
     nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB};

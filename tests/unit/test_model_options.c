@@ -64,6 +64,7 @@ static nm_status check(const rule_case *c, nm_origin origin, char **warning, nm_
     char name[64];
     const char *equals = strchr(c->others, '=');
     nm_model_options_add(options, c->type);
+    nm_norm_options_add(options);
     snprintf(name, sizeof name, "%.*s", (int)(equals - c->others), c->others);
     assert_int_equal(nm_options_set(options, name, equals + 1, origin, err), NM_OK);
     assert_int_equal(nm_options_set(options, c->option, c->value, origin, err), NM_OK);
@@ -143,6 +144,7 @@ static void test_presets_and_recipes(void **state)
         nm_error err = {0};
         char *warning = NULL;
         nm_model_options_add(options, c->type);
+        nm_norm_options_add(options);
         for (int j = 0; j < 6; j++) {
             const char *setting = j < 3 ? c->recipe[j] : c->command[j - 3], *equals;
             if (!setting)
@@ -181,6 +183,7 @@ static void test_saved_configurations(void **state)
         nm_options *options = nm_options_create();
         nm_error err = {0};
         nm_model_options_add(options, &nm_model_lm);
+        nm_norm_options_add(options);
         nm_status status = saved ? nm_options_read_saved(options, "config.ini", text, &err)
                                  : nm_options_read_text(options, "recipe.ini", text, &err);
         assert_int_equal(status, NM_OK);

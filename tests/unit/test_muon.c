@@ -153,6 +153,7 @@ static nm_model *create(const rule_case *c, nm_backend *backend, nm_options *opt
     nm_model *model;
     nm_error err;
     nm_model_options_add(options, c->type);
+    nm_norm_options_add(options);
     char *text = nm_duplicate(c->settings), *rest = text;
     for (char *setting; (setting = strsep(&rest, " ")) != NULL;) {
         char *value = strchr(setting, '=');

@@ -51,6 +51,7 @@ static nm_status rig_open(rig *r, const nm_model_type *type, const char *setting
     *r = (rig){.options = nm_options_create()};
     assert_int_equal(nm_backend_create(&r->backend, &device, err), NM_OK);
     nm_model_options_add(r->options, type);
+    nm_norm_options_add(r->options);
     for (char *word; (word = strtok_r(rest, " ", &rest));) {
         char *value = strchr(word, '=');
         *value++ = 0;

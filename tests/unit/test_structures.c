@@ -35,6 +35,7 @@ static nm_status rig_open(rig *r, const nm_model_type *type, const char *setting
     assert_int_equal(nm_backend_create(&r->backend, &device, err), NM_OK);
     r->options = nm_options_create();
     nm_model_options_add(r->options, type);
+    nm_norm_options_add(r->options);
     for (char *word; (word = strsep(&rest, " ")) != NULL;) {
         char *equals = strchr(word, '=');
         if (!equals)

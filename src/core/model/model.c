@@ -5,7 +5,6 @@
 void nm_model_options_add(nm_options *options, const nm_model_type *type)
 {
     nm_options_add(options, "model", type->options, type->presets, type->config_size);
-    nm_norm_options_add(options);
     if (type->rules)
         nm_options_add_rules(options, type->rules);
 }
@@ -14,14 +13,10 @@ void nm_model_options_add(nm_options *options, const nm_model_type *type)
  * site. */
 static nm_status build(nm_model *model, nm_error *err)
 {
-    nm_params *params = &model->params;
     const nm_norm_config *norm = nm_options_find(model->options, "norm");
-    NM_TRY(nm_norm_assignments_parse(&params->assignments, norm->at, err));
+    NM_TRY(nm_params_assign_norms(&model->params, norm->at, err));
     NM_TRY(model->type->build(model, err));
-    NM_AUTO_FREE const char **sites = nm_allocate(params->n_norms * sizeof *sites);
-    for (size_t i = 0; i < params->n_norms; i++)
-        sites[i] = params->norms[i]->site.name;
-    return nm_norm_assignments_check(&params->assignments, sites, params->n_norms, err);
+    return nm_params_check_assignments(&model->params, err);
 }
 
 nm_status nm_model_declare(nm_model **out, const nm_model_type *type, nm_backend *backend,

@@ -78,7 +78,7 @@ struct nm_model {
     void *parts;                      /* of the type, owned */
 };
 
-/* Registers [model] of the type, [norm] and [norm.*]. */
+/* Registers [model] of the type. */
 void nm_model_options_add(nm_options *options, const nm_model_type *type);
 
 typedef struct nm_model_sizes {

@@ -90,12 +90,6 @@ static const char *or_else(const char *chosen, const char *otherwise)
     return *chosen ? chosen : otherwise;
 }
 
-static const char *decoder_default(const nm_seq2seq_config *c)
-{
-    const nm_norm_type *type = nm_norm_type_find(c->norm);
-    return type && type->traits & NM_USES_BATCH ? "layer" : c->norm;
-}
-
 static nm_stack_config stack_config(const nm_model *model, bool decoder)
 {
     const nm_seq2seq_config *c = model->config;
@@ -105,7 +99,8 @@ static nm_stack_config stack_config(const nm_model *model, bool decoder)
     config.layers = (int32_t)(decoder ? c->decoder_layers : c->encoder_layers);
     config.init = c->init;
     config.depths = (nm_depths){(int32_t)c->encoder_layers, (int32_t)c->decoder_layers};
-    config.norm = decoder ? or_else(c->decoder_norm, decoder_default(c)) : or_else(c->encoder_norm, c->norm);
+    config.norm = decoder ? or_else(c->decoder_norm, nm_stack_decoder_norm(c->norm))
+                          : or_else(c->encoder_norm, c->norm);
     config.final_norm = or_else(decoder ? c->decoder_final_norm : c->encoder_final_norm, config.norm);
     return config;
 }

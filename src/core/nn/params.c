@@ -89,6 +89,19 @@ void nm_params_fix(nm_tensor *matrix)
     ((nm_param *)matrix)->fixed = true;
 }
 
+nm_status nm_params_assign_norms(nm_params *params, const char *at, nm_error *err)
+{
+    return nm_norm_assignments_parse(&params->assignments, at, err);
+}
+
+nm_status nm_params_check_assignments(const nm_params *params, nm_error *err)
+{
+    NM_AUTO_FREE const char **sites = nm_allocate(params->n_norms * sizeof *sites);
+    for (size_t i = 0; i < params->n_norms; i++)
+        sites[i] = params->norms[i]->site.name;
+    return nm_norm_assignments_check(&params->assignments, sites, params->n_norms, err);
+}
+
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
                              const nm_norm_site *site, nm_norm **out, nm_error *err)
 {

@@ -47,6 +47,10 @@ void nm_params_release(nm_params *params);
  * its data. The pointer is valid until nm_params_release. */
 nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init init, const char *name_format,
                          ...) __attribute__((format(printf, 5, 6)));
+/* Sets the types of the norms of single sites that are added later: norm.at. NM_USAGE: it is malformed. */
+nm_status nm_params_assign_norms(nm_params *params, const char *at, nm_error *err);
+/* When all norms are added: NM_USAGE for an entry of norm.at without effect (nm_norm_assignments_check). */
+nm_status nm_params_check_assignments(const nm_params *params, nm_error *err);
 /* Registers a norm of the type at a site, whose name is copied; its vectors become parameters "SITE.weight"
  * etc. The norm is valid until nm_params_release. Errors as nm_norm_prepare. */
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,

@@ -84,6 +84,12 @@ static nm_status check_heads(const nm_stack_options *c, nm_error *err)
     return NM_OK;
 }
 
+const char *nm_stack_decoder_norm(const char *norm)
+{
+    const nm_norm_type *type = nm_norm_type_find(norm);
+    return type && type->traits & NM_USES_BATCH ? "layer" : norm;
+}
+
 nm_status nm_stack_check(const nm_stack_options *c, bool has_heads, nm_error *err)
 {
     bool post = c->norm_position == NM_POST_NORM;

@@ -247,6 +247,9 @@ typedef struct nm_stack_config {
 /* Sets the fields that NM_STACK_ROWS describe, with the same norm at all sites, plan and prefix; the others
  * are zero. */
 nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix);
+/* The norm of a decoder for which no option names one, given that of the encoder: LayerNorm in place of norms
+ * with batch statistics. */
+const char *nm_stack_decoder_norm(const char *norm);
 /* NM_USAGE if heads and widths, or the position of the norms and the residual form do not fit together.
  * has_heads: the attention has heads, which divide the width; block-term attention has not. */
 nm_status nm_stack_check(const nm_stack_options *options, bool has_heads, nm_error *err);

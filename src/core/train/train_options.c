@@ -143,6 +143,7 @@ void nm_train_options_add(nm_options *options, const nm_task_type *task)
 {
     nm_options_add(options, "data", task->options, NULL, task->config_size);
     nm_model_options_add(options, task->model);
+    nm_norm_options_add(options);
     nm_options_add(options, "train", train_options, NULL, sizeof(nm_train_config));
     nm_options_add(options, "optim", optim_options, NULL, sizeof(nm_optim_config));
     nm_options_add(options, "schedule", nm_schedule_options, NULL, sizeof(nm_schedule_config));
