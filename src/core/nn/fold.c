@@ -54,25 +54,12 @@ static bool share_option(const nm_fold_site *a, const nm_fold_site *b)
     return a->assignment == b->assignment && (a->assignment >= 0 || !strcmp(a->option, b->option));
 }
 
-static size_t element_count(const nm_tensor *tensor)
-{
-    return (size_t)tensor->rows * (size_t)tensor->cols;
-}
-
-/* Copies a tensor to host memory, in double; the caller frees it. */
-static double *read_tensor(nm_backend *backend, const nm_tensor *tensor)
-{
-    double *values = nm_allocate(element_count(tensor) * sizeof *values);
-    nm_backend_read(backend, values, tensor->data, element_count(tensor));
-    return values;
-}
-
 static void fold_into(nm_backend *backend, const nm_fold_linear *linear, const double *scale,
                       const double *shift)
 {
     size_t rows = (size_t)linear->weight->rows, cols = (size_t)linear->weight->cols;
-    NM_AUTO_FREE double *weight = read_tensor(backend, linear->weight);
-    NM_AUTO_FREE double *bias = linear->bias ? read_tensor(backend, linear->bias) : NULL;
+    NM_AUTO_FREE double *weight = nm_mat_values(backend, nm_tensor_mat(linear->weight));
+    NM_AUTO_FREE double *bias = linear->bias ? nm_mat_values(backend, nm_tensor_mat(linear->bias)) : NULL;
     for (size_t r = 0; r < rows; r++) {
         double *row = weight + r * cols, sum = 0;
         for (size_t c = 0; c < cols; c++) {
@@ -82,9 +69,9 @@ static void fold_into(nm_backend *backend, const nm_fold_linear *linear, const d
         if (bias)
             bias[r] += sum;
     }
-    nm_backend_write(backend, linear->weight->data, weight, rows * cols);
+    nm_tensor_set(backend, linear->weight, 0, weight, rows * cols);
     if (bias)
-        nm_backend_write(backend, linear->bias->data, bias, rows);
+        nm_tensor_set(backend, linear->bias, 0, bias, rows);
 }
 
 void nm_fold_run(nm_fold *fold, nm_backend *backend)

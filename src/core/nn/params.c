@@ -324,6 +324,21 @@ static size_t state_bytes(const nm_params *params)
     return params->n_state * nm_dtype_bytes(params->backend->dtype);
 }
 
+nm_status nm_params_copy(const nm_params *params, void **copy, nm_error *err)
+{
+    if (!*copy)
+        NM_TRY(nm_backend_alloc(params->backend, nm_params_bytes(params), copy, err));
+    nm_backend_copy(params->backend, *copy, params->values, nm_params_bytes(params));
+    return NM_OK;
+}
+
+void nm_params_copy_free(nm_backend *backend, void **copy)
+{
+    if (*copy)
+        nm_backend_dealloc(backend, *copy);
+    *copy = NULL;
+}
+
 void nm_params_update_norms(nm_params *params, double grad_scale)
 {
     for (size_t n = 0; n < params->n_norms; n++)

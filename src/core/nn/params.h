@@ -98,6 +98,11 @@ nm_status nm_params_to_int8(nm_params *params, nm_error *err);
 void nm_params_from_int8(nm_params *params);
 size_t nm_params_bytes(const nm_params *params); /* bytes of the value slab */
 
+/* Copies the values to a slab on the device with their layout, which is allocated if *copy is NULL.
+ * NM_MEMORY. */
+nm_status nm_params_copy(const nm_params *params, void **copy, nm_error *err);
+void nm_params_copy_free(nm_backend *backend, void **copy); /* *copy may be NULL, and is afterwards */
+
 /* Updates the running state of all norms from the micro-batches since the last call, see
  * nm_norm_update_state. grad_scale: nm_tape.grad_scale of the backward pass. With another value PowerNorm,
  * MABN and Unified Normalization misread their own gradients and do not learn. */

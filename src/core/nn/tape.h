@@ -173,7 +173,15 @@ nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *t
 /* Passes a residual connection to the instruments that listen, unless a recomputed segment repeats it. */
 void nm_tape_report_residual(nm_tape *tape, const char *site, const nm_tensor *stream,
                              const nm_tensor *branch, const nm_tensor *out, nm_tensor *omega);
-/* Variance over all elements of a matrix, computed on the host in double. */
+/* Values of device memory on the host, in double (values.c); heap, a matrix without padding. */
+double *nm_vector_values(nm_backend *backend, const void *vector, size_t n);
+double *nm_mat_values(nm_backend *backend, nm_mat mat);
+/* Replaces n values of a tensor from element `first` on. */
+void nm_tensor_set(nm_backend *backend, const nm_tensor *tensor, size_t first, const double *values,
+                   size_t n);
+/* A sum in device memory, such as a penalty, which is in double for every dtype. */
+double nm_double_value(nm_backend *backend, const double *device);
+/* Variance over all elements of a matrix. */
 double nm_mat_variance(nm_backend *backend, nm_mat mat);
 
 nm_mat nm_tensor_mat(const nm_tensor *tensor);

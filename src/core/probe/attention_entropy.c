@@ -64,8 +64,7 @@ static void measure_attention(nm_probe_record *record, const nm_attention_call *
 {
     const nm_attention_args *a = call->args;
     entropies sums = {.heads = nm_allocate((size_t)a->heads * sizeof *sums.heads)};
-    NM_AUTO_FREE double *q = nm_download_matrix(call->backend, a->q),
-                        *k = nm_download_matrix(call->backend, a->k);
+    NM_AUTO_FREE double *q = nm_mat_values(call->backend, a->q), *k = nm_mat_values(call->backend, a->k);
     double mean = 0;
     for (int32_t s = 0; s < a->q_packing->n_seqs && sums.tokens < ENOUGH_TOKENS; s++)
         add_sequence(a, s, q, k, &sums);

@@ -9,8 +9,8 @@
 
 static double distance(nm_backend *b, const nm_call_pair *pair, size_t width)
 {
-    NM_AUTO_FREE double *batch = nm_download_doubles(b, pair->batch, width),
-                        *running = nm_download_doubles(b, pair->running, width);
+    NM_AUTO_FREE double *batch = nm_vector_values(b, pair->batch, width),
+                        *running = nm_vector_values(b, pair->running, width);
     for (size_t i = 0; i < width; i++)
         batch[i] -= pair->root ? running[i] * running[i] : running[i];
     double norm = nm_l2_norm(batch, width);

@@ -35,7 +35,7 @@ static size_t find_layer(condition_pass *l, const char *stack, int layer, int32_
 
 static void add_input(condition_pass *l, const nm_norm_call *call, const nm_site *site, nm_mat input)
 {
-    NM_AUTO_FREE double *x = nm_download_matrix(call->backend, input);
+    NM_AUTO_FREE double *x = nm_mat_values(call->backend, input);
     size_t at = find_layer(l, site->stack, site->layer, input.cols);
     nm_gram_add(&l->grams[at], x, input.rows);
 }

@@ -77,12 +77,12 @@ static double *block_log_probs(const confidence_pass *l, const nm_model_output *
             .bias = out->bias ? out->bias->data : NULL, .drop = &none, .y = logits);
     if (!out->clusters) {
         NM_CALL(b, log_softmax, .x = logits, .allowed = l->model->allowed, .y = logits);
-        return nm_download_matrix(b, logits);
+        return nm_mat_values(b, logits);
     }
     nm_mat cluster_logits = nm_mat_of(at->cluster_logits, at->rows, out->clusters->n);
     NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(out->cluster_weight),
             .bias = out->cluster_bias->data, .drop = &none, .y = cluster_logits);
-    double *log_p = nm_download_matrix(b, logits), *clusters = nm_download_matrix(b, cluster_logits);
+    double *log_p = nm_mat_values(b, logits), *clusters = nm_mat_values(b, cluster_logits);
     for (int32_t r = 0; r < at->rows; r++)
         nm_adaptive_log_probs(out->clusters, logits.cols, clusters + r * out->clusters->n,
                               log_p + (size_t)r * (size_t)logits.cols);

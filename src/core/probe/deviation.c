@@ -39,8 +39,8 @@ typedef struct statistic {
 static statistic download(const nm_norm_call *call, const nm_call_pair *pair)
 {
     size_t width = (size_t)call->x.cols;
-    statistic s = {pair->quantity, nm_download_doubles(call->backend, pair->batch, width),
-                   nm_download_doubles(call->backend, pair->running, width)};
+    statistic s = {pair->quantity, nm_vector_values(call->backend, pair->batch, width),
+                   nm_vector_values(call->backend, pair->running, width)};
     for (size_t i = 0; i < width && pair->root; i++)
         s.running[i] *= s.running[i];
     return s;

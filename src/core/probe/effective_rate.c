@@ -15,11 +15,8 @@
 
 static void copy_params(nm_probe_record *record, const nm_model *model)
 {
-    nm_backend *b = model->backend;
-    const size_t bytes = nm_params_bytes(&model->params);
-    if (!record->state && nm_backend_alloc(b, bytes, &record->state, NM_IGNORED) != NM_OK)
-        nm_out_of_memory(bytes);
-    nm_backend_copy(b, record->state, model->params.values, bytes);
+    if (nm_params_copy(&model->params, &record->state, NM_IGNORED) != NM_OK)
+        nm_out_of_memory(nm_params_bytes(&model->params)); /* no measurement is left out */
 }
 
 static void add_angles(nm_probe_record *record, const nm_model *model)
@@ -54,9 +51,7 @@ static void add_angles(nm_probe_record *record, const nm_model *model)
 
 static void release(nm_probe_record *record)
 {
-    if (record->state)
-        nm_backend_dealloc(record->backend, record->state);
-    record->state = NULL;
+    nm_params_copy_free(record->backend, &record->state);
 }
 
 const nm_instrument nm_instrument_effective_rate = {

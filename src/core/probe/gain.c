@@ -42,7 +42,7 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
         /* `scale` of a per-token norm has one element per row, possibly the same number as features */
         return;
     NM_AUTO_FREE double *ratio = nm_call_weight(call),
-                        *scale = nm_download_doubles(call->backend, divisor, width);
+                        *scale = nm_vector_values(call->backend, divisor, width);
     for (size_t i = 0; i < width; i++)
         ratio[i] = fabs(ratio[i]) * scale[i];
     add_distribution(nm_probe_record_line(record, call->norm->site.name), ratio, width);

@@ -36,7 +36,7 @@ static double *stat_or_zeros(const nm_norm_call *call, const char *name, bool *f
 {
     const void *stat = nm_call_stat(call, name, call->x.cols);
     *found = stat != NULL;
-    return stat ? nm_download_doubles(call->backend, stat, (size_t)call->x.cols)
+    return stat ? nm_vector_values(call->backend, stat, (size_t)call->x.cols)
                 : nm_allocate((size_t)call->x.cols * sizeof(double));
 }
 
@@ -64,7 +64,7 @@ static double *backward_alone(const nm_norm_call *call)
         return NULL;
     again.dx = nm_mat_of(dx, call->x.rows, call->x.cols);
     call->norm->type->backward(&again);
-    return nm_download_matrix(call->backend, again.dx);
+    return nm_mat_values(call->backend, again.dx);
 }
 
 static void columns_release(columns *c)
@@ -80,13 +80,13 @@ static void columns_download(columns *c, const nm_norm_call *call)
     nm_backend *b = call->backend;
     bool unused;
     *c = (columns){.rows = (size_t)call->x.rows, .width = (size_t)call->x.cols};
-    c->h = nm_download_matrix(b, call->x);
-    c->dy = nm_download_matrix(b, call->dy);
+    c->h = nm_mat_values(b, call->x);
+    c->dy = nm_mat_values(b, call->dy);
     c->dx = backward_alone(call);
     int32_t groups;
     const void *row_scale = nm_call_row_scale(call, &groups);
     c->groups = (size_t)groups;
-    c->row_scale = row_scale ? nm_download_doubles(b, row_scale, c->rows * c->groups) : NULL;
+    c->row_scale = row_scale ? nm_vector_values(b, row_scale, c->rows * c->groups) : NULL;
     c->weight = nm_call_weight(call);
     c->scale = stat_or_zeros(call, "scale", &unused);
     c->mean = stat_or_zeros(call, "batch_mean", &c->centered);
@@ -241,7 +241,7 @@ static void check_theorem(bounds_pass *l, const nm_norm_call *call, const void *
     nm_backend *b = call->backend;
     size_t width = (size_t)call->x.cols;
     static const char *const names[] = {"ema_gz", "batch_square", "scale", "grad_sum_z"};
-    NM_AUTO_FREE double *nu = nm_download_doubles(b, published_nu, width), *weight = nm_call_weight(call);
+    NM_AUTO_FREE double *nu = nm_vector_values(b, published_nu, width), *weight = nm_call_weight(call);
     double *v[4];
     bool found;
     for (int k = 0; k < 4; k++)

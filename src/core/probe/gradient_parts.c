@@ -11,7 +11,7 @@
 static double term_norm(const nm_norm_call *call, const double *weight, const double *scale, const void *sum)
 {
     size_t width = (size_t)call->x.cols;
-    NM_AUTO_FREE double *v = nm_download_doubles(call->backend, sum, width);
+    NM_AUTO_FREE double *v = nm_vector_values(call->backend, sum, width);
     double factor = 1 / (call->x.rows * call->grad_scale * call->n_targets);
     for (size_t i = 0; i < width; i++)
         v[i] *= weight[i] * scale[i] * factor;
@@ -27,7 +27,7 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
     if (!backward || !sum || !sum_z || !divisor)
         return;
     NM_AUTO_FREE double *weight = nm_call_weight(call),
-                        *scale = nm_download_doubles(call->backend, divisor, (size_t)width);
+                        *scale = nm_vector_values(call->backend, divisor, (size_t)width);
     json_t *line = nm_probe_record_line(record, call->norm->site.name);
     if (nm_call_stat(call, "batch_mean", width)) {
         nm_line_number(line, "mu", term_norm(call, weight, scale, sum));

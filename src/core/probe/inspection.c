@@ -65,7 +65,7 @@ static void measure_spectrum(nm_inspection *inspection, const nm_model *model)
     if (!table)
         return;
     NM_AUTO_FREE double *x =
-        nm_download_doubles(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
+        nm_vector_values(model->backend, table->data, (size_t)table->rows * (size_t)table->cols);
     if (nm_model_option_is(model, "model.fixnorm", "true"))
         normalize_rows(x, table->rows, table->cols);
     NM_AUTO(nm_gram_release) nm_gram gram = {0};

@@ -30,7 +30,7 @@ static void measure_gradients(nm_probe_record *record, const nm_model *model)
         size_t n = norm->shape.n_params ? (size_t)norm->shape.params[0].length : 0;
         if (!n)
             continue;
-        NM_AUTO_FREE double *weight = nm_download_doubles(model->backend, norm->params[0], n);
+        NM_AUTO_FREE double *weight = nm_vector_values(model->backend, norm->params[0], n);
         add_fit(record, norm, weight, n);
     }
 }

@@ -35,7 +35,7 @@ static double find_kth(double *values, ptrdiff_t n, ptrdiff_t k)
 static void measure_residual(nm_probe_record *record, const nm_residual_call *call)
 {
     const size_t n = (size_t)call->out.rows * (size_t)call->out.cols;
-    NM_AUTO_FREE double *values = nm_download_matrix(call->backend, call->out);
+    NM_AUTO_FREE double *values = nm_mat_values(call->backend, call->out);
     size_t largest = 0, count = 0;
     bool finite = n > 0;
     for (size_t i = 0; i < n; i++) {

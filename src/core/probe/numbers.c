@@ -7,23 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-double *nm_download_doubles(nm_backend *backend, const void *device, size_t n)
-{
-    double *out = nm_allocate((n ? n : 1) * sizeof *out);
-    nm_backend_read(backend, out, device, n);
-    return out;
-}
-
-double *nm_download_matrix(nm_backend *backend, nm_mat mat)
-{
-    size_t rows = (size_t)mat.rows, cols = (size_t)mat.cols, element_bytes = nm_dtype_bytes(backend->dtype);
-    double *out = nm_allocate((rows * cols + 1) * sizeof *out);
-    for (size_t r = 0; r < rows; r++)
-        nm_backend_read(backend, out + r * cols, (char *)mat.data + r * (size_t)mat.stride * element_bytes,
-                        cols);
-    return out;
-}
-
 double nm_l2_norm(const double *values, size_t n)
 {
     double square = 0;
@@ -86,14 +69,14 @@ double *nm_call_weight(const nm_norm_call *call)
     int32_t width = call->x.cols;
     const void *weight = nm_call_stat(call, "gain", width), *r = nm_call_stat(call, "r", width);
     bool learned = norm->shape.n_params && norm->shape.params[0].length == width;
-    double *out = weight    ? nm_download_doubles(b, weight, (size_t)width)
-                  : learned ? nm_download_doubles(b, norm->params[0], (size_t)width)
+    double *out = weight    ? nm_vector_values(b, weight, (size_t)width)
+                  : learned ? nm_vector_values(b, norm->params[0], (size_t)width)
                             : nm_allocate((size_t)width * sizeof *out);
     for (int32_t i = 0; i < width && !weight && !learned; i++)
         out[i] = 1;
     if (weight || !r)
         return out;
-    NM_AUTO_FREE double *factor = nm_download_doubles(b, r, (size_t)width);
+    NM_AUTO_FREE double *factor = nm_vector_values(b, r, (size_t)width);
     for (int32_t i = 0; i < width; i++)
         out[i] *= factor[i];
     return out;

@@ -1,13 +1,7 @@
-/* Functions that the instruments share: copies of device memory, quantiles, published statistics of a norm
- * call, site names. */
+/* Functions that the instruments share: quantiles, published statistics of a norm call, site names. */
 #pragma once
 
 #include "train/hooks.h"
-
-/* Host copy of n values of the backend's type, in double; heap, freed by the caller. */
-double *nm_download_doubles(nm_backend *backend, const void *device, size_t n);
-/* Host copy of a matrix, [rows, cols] without padding, in double; heap, freed by the caller. */
-double *nm_download_matrix(nm_backend *backend, nm_mat mat);
 
 double nm_l2_norm(const double *values, size_t n);
 /* The q-quantile (0 to 1) of sorted values, with linear interpolation. n > 0. */

@@ -3,11 +3,10 @@
 
 static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool backward)
 {
-    double value;
     if (backward || !call->penalty)
         return;
-    nm_backend_download(call->backend, &value, call->penalty, sizeof value);
-    nm_line_number(nm_probe_record_line(record, call->norm->site.name), "value", value / call->n_targets);
+    nm_line_number(nm_probe_record_line(record, call->norm->site.name), "value",
+                   nm_double_value(call->backend, call->penalty) / call->n_targets);
 }
 
 const nm_instrument nm_instrument_penalty = {

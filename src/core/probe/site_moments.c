@@ -15,7 +15,7 @@ static json_t *moments(const nm_norm_call *call, nm_mat x)
         return json_null();
     const nm_feature_norm plain = {.groups = 0};
     NM_CALL(b, feature_moments, .spec = &plain, .x = x, .center = mean, .mean = mean, .square = square);
-    NM_AUTO_FREE double *m = nm_download_doubles(b, mean, width), *v = nm_download_doubles(b, square, width);
+    NM_AUTO_FREE double *m = nm_vector_values(b, mean, width), *v = nm_vector_values(b, square, width);
     double sum = 0, total = 0, largest = 0;
     for (size_t i = 0; i < width; i++)
         sum += m[i];

@@ -70,9 +70,8 @@ static void add_batch(nm_tid_accumulator *acc, const nm_norm_call *call, const v
     nm_backend *b = call->backend;
     site_sums *site = find_site(acc, call->norm, call->x.cols);
     size_t width = (size_t)site->width;
-    NM_AUTO_FREE double *m = nm_download_doubles(b, mean, width),
-                        *v = nm_download_doubles(b, variance, width),
-                        *s = nm_download_doubles(b, square, width);
+    NM_AUTO_FREE double *m = nm_vector_values(b, mean, width), *v = nm_vector_values(b, variance, width),
+                        *s = nm_vector_values(b, square, width);
     for (size_t i = 0; i < width && !acc->second_pass; i++) {
         site->mean[i] += m[i];
         site->variance[i] += v[i];

@@ -8,11 +8,8 @@
 /* Copies the parameters before the optimizer step. */
 static void copy_params(nm_probe_record *record, const nm_model *model)
 {
-    nm_backend *b = model->backend;
-    size_t bytes = nm_params_bytes(&model->params);
-    if (!record->state && nm_backend_alloc(b, bytes, &record->state, NM_IGNORED) != NM_OK)
-        nm_out_of_memory(bytes); /* as for the memory of other instruments: no measurement is left out */
-    nm_backend_copy(b, record->state, model->params.values, bytes);
+    if (nm_params_copy(&model->params, &record->state, NM_IGNORED) != NM_OK)
+        nm_out_of_memory(nm_params_bytes(&model->params)); /* no measurement is left out */
 }
 
 static void add_ratios(nm_probe_record *record, const nm_model *model)
@@ -42,9 +39,7 @@ static void add_ratios(nm_probe_record *record, const nm_model *model)
 
 static void release(nm_probe_record *record)
 {
-    if (record->state)
-        nm_backend_dealloc(record->backend, record->state);
-    record->state = NULL;
+    nm_params_copy_free(record->backend, &record->state);
 }
 
 const nm_instrument nm_instrument_update_ratio = {

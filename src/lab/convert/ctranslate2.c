@@ -404,7 +404,7 @@ static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allow
         nm_tensor_list_alias(&to->tensors, "decoder/embeddings/weight", source);
     else
         target = add_table(to, s->target_table, c->fixnorm, "decoder/embeddings/weight");
-    NM_AUTO_FREE double *positions = nm_matrix_values(to->backend, s->positions);
+    NM_AUTO_FREE double *positions = nm_mat_values(to->backend, s->positions);
     add_positions(to, "encoder", positions, s->positions.rows, s->positions.cols, encoder.scale);
     add_positions(to, "decoder", positions, s->positions.rows, s->positions.cols, decoder.scale);
     add_attribute(to, "encoder", "embeddings_merge", NM_CT2_INT8, 0);

@@ -439,7 +439,7 @@ static void add_tables(const wide_writer *to, const nm_model *model, const wide_
     int32_t rows = (int32_t)c->max_positions;
     NM_AUTO_FREE double *values = nm_param_values(to->backend, table),
                         *positions = s->positions.data
-                                         ? nm_matrix_values(to->backend, s->positions)
+                                         ? nm_mat_values(to->backend, s->positions)
                                          : nm_allocate((size_t)rows * (size_t)to->d * sizeof *positions);
     if (c->fixnorm)
         normalize(values, table->rows, table->cols);

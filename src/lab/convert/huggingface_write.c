@@ -169,7 +169,7 @@ static void add_marian_tensors(const nm_model *model, nm_tensor_list *list)
 {
     const nm_seq2seq *s = model->parts;
     int64_t rows = s->positions.rows, d = s->positions.cols;
-    NM_AUTO_FREE double *table = nm_matrix_values(model->backend, s->positions);
+    NM_AUTO_FREE double *table = nm_mat_values(model->backend, s->positions);
     nm_tensor_list_add(list, table, rows, d, "model.encoder.embed_positions.weight");
     nm_tensor_list_add(list, table, rows, d, "model.decoder.embed_positions.weight");
     NM_AUTO_FREE double *bias = s->output_bias ? nm_param_values(model->backend, s->output_bias)

@@ -300,7 +300,7 @@ static nm_status is_table_of(nm_import *import, const position_table *table, nm_
     nm_mat known;
     NM_TRY(nm_positions_alloc(import->loaded.own, kind, (int32_t)table->rows, (int32_t)table->d, &known,
                               import->err));
-    NM_AUTO_FREE double *values = nm_matrix_values(import->loaded.own, known);
+    NM_AUTO_FREE double *values = nm_mat_values(import->loaded.own, known);
     *found = true;
     for (int64_t i = 0; i < table->rows * table->d; i++)
         *found &= fabs(values[i] - table->values[i]) < tolerance;
@@ -387,7 +387,7 @@ nm_status nm_import_finish(nm_import *import, const char *path)
         for (int32_t id = 0; id < bias->tensor.cols; id++)
             if (is_excluded(import, id))
                 values[id] = NM_EXCLUDED_LOGIT;
-        nm_backend_write(import->loaded.own, bias->tensor.data, values, (size_t)bias->tensor.cols);
+        nm_tensor_set(import->loaded.own, &bias->tensor, 0, values, (size_t)bias->tensor.cols);
     }
     return nm_loaded_model_write(&import->loaded, path, import->err);
 }

@@ -9,6 +9,6 @@ double *nm_lm_position_values(const nm_model *model)
     if (lm->position_table)
         return nm_param_values(model->backend, lm->position_table);
     if (lm->positions.data)
-        return nm_matrix_values(model->backend, lm->positions);
+        return nm_mat_values(model->backend, lm->positions);
     return nm_allocate((size_t)config->context * (size_t)config->width * sizeof(double));
 }

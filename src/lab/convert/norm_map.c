@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/memory.h"
+#include "nn/tape.h"
 
 /* Larger epsilons outside the root, or that clamp the L2 norm, have no counterpart. */
 static const double NEGLIGIBLE = 1e-4;
@@ -17,9 +17,9 @@ static void read_vector(const nm_norm *norm, nm_backend *backend, int index, int
 {
     if (!length)
         return;
-    nm_backend_read(backend, values, norm->params[index], (size_t)length);
-    for (int32_t i = length; i < norm->site.width; i++)
-        values[i] = values[0];
+    NM_AUTO_FREE double *stored = nm_vector_values(backend, norm->params[index], (size_t)length);
+    for (int32_t i = 0; i < norm->site.width; i++)
+        values[i] = stored[i < length ? i : 0];
 }
 
 static nm_status map_token_norm(nm_norm_map *map, const nm_norm *norm, nm_backend *backend, nm_error *err)

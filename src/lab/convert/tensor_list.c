@@ -37,15 +37,7 @@ void nm_tensor_list_release(nm_tensor_list *list)
     *list = (nm_tensor_list){0};
 }
 
-double *nm_matrix_values(nm_backend *backend, nm_mat matrix)
-{
-    size_t n = (size_t)matrix.rows * (size_t)matrix.cols;
-    double *values = nm_allocate(n * sizeof *values);
-    nm_backend_read(backend, values, matrix.data, n);
-    return values;
-}
-
 double *nm_param_values(nm_backend *backend, const nm_tensor *param)
 {
-    return param ? nm_matrix_values(backend, nm_mat_of(param->data, param->rows, param->cols)) : NULL;
+    return param ? nm_mat_values(backend, nm_tensor_mat(param)) : NULL;
 }

@@ -28,5 +28,3 @@ void nm_tensor_list_release(nm_tensor_list *list);
 
 /* Returns a host copy of a parameter in double, freed by the caller; NULL for NULL. */
 double *nm_param_values(nm_backend *backend, const nm_tensor *param);
-/* The same for a matrix, which must be contiguous. */
-double *nm_matrix_values(nm_backend *backend, nm_mat matrix);

@@ -194,8 +194,7 @@ static nm_status read_entry(const nm_map_entry *entry, nm_backend *backend, cons
         values[i] = (values[i] - entry->offset) / entry->factor;
     }
     if (finite)
-        nm_backend_write(backend, (char *)entry->param->data + first * nm_dtype_bytes(backend->dtype), values,
-                         n);
+        nm_tensor_set(backend, entry->param, first, values, n);
     free(values);
     return finite ? NM_OK
                   : nm_fail(err, NM_DIVERGED,
