@@ -21,7 +21,7 @@ if [ $# -gt 0 ]; then
     files=("$@")
 else
     # Test data and generated pages contain other languages and texts of other authors.
-    mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc' '*.md' '*.sh' '*.pl' '*.py' \
+    mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc' '*.md' '*.sh' '*.py' \
         '*.ini' '*.cmake' '*CMakeLists.txt' Makefile | grep -vE '^tests/(golden/cases|fuzz/inputs)/|^scripts/language\.txt$')
 fi
 

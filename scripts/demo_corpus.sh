@@ -62,8 +62,8 @@ if ! has_pages "$help"; then
         exit 3
     fi
 fi
-perl "$here/help_pairs.pl" "$help/de" "$help/en-US" >"$work/pairs.tsv" || exit 3
-perl "$here/split_pairs.pl" "$work" de en <"$work/pairs.tsv" || exit 3
+python3 "$here/help_pairs.py" "$help/de" "$help/en-US" >"$work/pairs.tsv" || exit 3
+python3 "$here/split_pairs.py" "$work" de en <"$work/pairs.tsv" || exit 3
 for part in "${parts[@]}"; do
     mv "$work/$part.de" "$work/$part.en" "$out/"
     ln -sf "$part.de" "$out/$part.src"

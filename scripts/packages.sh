@@ -49,7 +49,7 @@ python    libpython3-dev                              always
 docs      python3-sphinx                              command:sphinx-build
 docs      python3-myst-parser                         always
 bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
-demo      perl-base|perl                              command:perl
+demo      python3                                     command:python3
 lint      clang-format                                command:clang-format
 lint      clang-tidy                                  command:clang-tidy
 lint      cppcheck                                    command:cppcheck

@@ -38,7 +38,7 @@ echo '<p id="x">Ohne Gegenseite.</p>' | page "$work/help/de/text/c.html"
 printf '<p id="x">Kaputt \xff\xfe.</p>' | page "$work/help/de/text/d.html"
 printf '<p id="x">Broken.</p>' | page "$work/help/en-US/text/d.html"
 
-pairs=$(perl "$SOURCE/scripts/help_pairs.pl" "$work/help/de" "$work/help/en-US" 2>"$work/said")
+pairs=$(python3 "$SOURCE/scripts/help_pairs.py" "$work/help/de" "$work/help/en-US" 2>"$work/said")
 expect "pairs" "Eine &Uuml;ber&schrift hier	One heading here
 Das Haus ist rot.	The house is red.
 Der Hund läuft <schnell>.	The dog runs fast.
@@ -71,7 +71,7 @@ printf 'Kein \xff gutes Zeichen\tNo good character\n' >>"$work/pairs.tsv"
 
 split_into() { # folder, input
     mkdir -p "$work/$1"
-    perl "$SOURCE/scripts/split_pairs.pl" "$work/$1" de en <"$2" 2>"$work/said" || fail "split into $1: $(cat "$work/said")"
+    python3 "$SOURCE/scripts/split_pairs.py" "$work/$1" de en <"$2" 2>"$work/said" || fail "split into $1: $(cat "$work/said")"
 }
 split_into one "$work/pairs.tsv"
 split_into two "$work/pairs.tsv"

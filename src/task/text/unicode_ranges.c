@@ -1,5 +1,5 @@
 /* Alphabetic code points outside the categories L and Nl, lower case ones outside Ll: Unicode 14.0.0.
- * Written by scripts/unicode-ranges.pl; do not edit. */
+ * Written by scripts/unicode_ranges.py; do not edit. */
 #include "text/unicode_ranges.h"
 
 /* clang-format off */
