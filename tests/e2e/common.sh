@@ -98,10 +98,10 @@ accepts() {
 # shellcheck source=tests/e2e/corpora.sh
 . "${SOURCE:?}/tests/e2e/corpora.sh"
 
-# sbatch, squeue, scontrol and scancel in PATH, from tests/slurm/fake_slurm.pl, with their state in the folder slurm.
+# sbatch, squeue, scontrol and scancel in PATH, from tests/slurm/fake_slurm.py, with their state in the folder slurm.
 make_fake_slurm() {
     local name
     mkdir bin slurm
-    for name in sbatch squeue scontrol scancel; do ln -s "$SOURCE/tests/slurm/fake_slurm.pl" "bin/$name"; done
+    for name in sbatch squeue scontrol scancel; do ln -s "$SOURCE/tests/slurm/fake_slurm.py" "bin/$name"; done
     export FAKE_SLURM=$PWD/slurm PATH=$PWD/bin:$PATH
 }

@@ -5,7 +5,7 @@ set -uo pipefail
 . "${SOURCE:?}/tests/e2e/common.sh"
 
 # records/ and png/: images of three classes, of which the validation images are others.
-perl "$SOURCE/tests/support/make_images.pl" 48 24
+python3 "$SOURCE/tests/support/make_images.py" 48 24
 
 write_recipe images.ini run.task=image data.train=records data.valid=records data.size=16 data.batch=12 data.crop=1 \
     data.mirror=false model.preset=tiny model.norm=batch norm.batch.preset=framework train.epochs=8 train.log_every=4 \

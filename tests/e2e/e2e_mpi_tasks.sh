@@ -81,7 +81,7 @@ timeout 120 "$MPIEXEC" -n 2 "$NORMA" tag tagging-shard <tag.test >out 2>err && f
 has err 'an input file is required with several processes'
 
 # ---- images: files and labeled folders are divided, and models are trained ----
-perl "$SOURCE/tests/support/make_images.pl" 48 40
+python3 "$SOURCE/tests/support/make_images.py" 48 40
 write_recipe images.ini run.task=image data.train=records data.valid=records data.size=8 data.batch=6 data.crop=1 \
     model.preset=tiny model.norm=batch train.epochs=3 train.shards=4 train.log_every=2 optim.name=sgd schedule.name=constant \
     schedule.lr=0.1 schedule.warmup=0 device.threads=1

@@ -47,7 +47,7 @@ done
 
 # ---- the corpora, under the names that the recipes use ----
 
-perl "$SOURCE/tests/support/make_corpus.pl" corpus
+python3 "$SOURCE/tests/support/make_corpus.py" corpus
 ln -s "$SOURCE/recipes" recipes
 mkdir data runs logs
 prepare() { # FOLDER ARGUMENTS...
@@ -182,7 +182,7 @@ check_recipe() { # RECIPE [PROFILE]
     check_log "$run" || return 1
     check_counters "$run" "$1" || return 1
     case $1 in
-        */*) perl "$SOURCE/tests/support/check_settings.pl" "$SOURCE/tests/unit/recipe_settings.ini" "$1" "$profile" "$run/config.ini" || return 1 ;;
+        */*) python3 "$SOURCE/tests/support/check_settings.py" "$SOURCE/tests/unit/recipe_settings.ini" "$1" "$profile" "$run/config.ini" || return 1 ;;
     esac
     grep -q "^task = $task ;" "$run/config.ini" || { echo "task is not $task" >&2 && return 1; }
     case $1 in

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# norma compare --slurm with sbatch, squeue, scontrol and scancel of tests/slurm/fake_slurm.pl: one array, only missing runs are
+# norma compare --slurm with sbatch, squeue, scontrol and scancel of tests/slurm/fake_slurm.py: one array, only missing runs are
 # submitted again; killed and interrupted callers, requeued and canceled tasks, failed runs, time limits, slurmctld not running.
 # tests/slurm/real_slurm.sh runs the same checks with Slurm.
 set -uo pipefail

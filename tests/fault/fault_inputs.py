@@ -78,7 +78,7 @@ def write_texts():
     write("labels.few", "good\nbad\ngood\n")
     write("spans.few", "B-PER O O B-LOC O\nO O\n")
     if not pathlib.Path("png").is_dir():
-        subprocess.run(["perl", TESTS / "support/make_images.pl", "12", "6"], check=True)
+        subprocess.run([TESTS / "support/make_images.py", "12", "6"], check=True)
     write("images.ini", IMAGES)
 
 

@@ -45,7 +45,7 @@ def data_of(kind, top, tmp_path):  # noqa: F811
     if kind == "tags":
         return of_columns(top / "tags.txt", top)
     if kind == "images":
-        subprocess.run(["perl", str(SOURCE / "tests/support/make_images.pl"), "48", "24"], cwd=tmp_path,
+        subprocess.run([str(SOURCE / "tests/support/make_images.py"), "48", "24"], cwd=tmp_path,
                        check=True)
         return ["--data.train", tmp_path / "png" / "train"]
     return ["--data.folder", top / kind]

@@ -1,5 +1,5 @@
 # norma compare --slurm, with sbatch, squeue, scontrol and scancel in PATH: those of Slurm (real_slurm.sh) or of
-# fake_slurm.pl (e2e_slurm.sh). To be sourced after hostile_helper.sh.
+# fake_slurm.py (e2e_slurm.sh). To be sourced after hostile_helper.sh.
 # shellcheck shell=bash disable=SC2154
 make_sentence_splits
 prepare_sentences data
