@@ -2,10 +2,11 @@
 """Mutation tests of a list: applies its deliberate bugs, one at a time, to a copy of the sources, builds it
 incrementally and runs the tests that should find them.
 
-    scripts/listed_mutants.py [--check] [--jobs N] [--build FOLDER] [--timeout SECONDS] [PATTERN]
+    scripts/listed_mutants.py [--check] [--sample N] [--seed S] [--jobs N] [--build FOLDER]
+                              [--timeout SECONDS] [PATTERN]
 
-PATTERN: a regular expression on file and text. --check: only tests that every text occurs exactly once in its
-file, and that no condition or loop loses its only statement.
+PATTERN: a regular expression on file and text. --sample: only N of these, drawn by the seed. --check: only
+tests that every text occurs exactly once in its file, and that no condition or loop loses its only statement.
 Results are kept in FOLDER/results (default build-mutants), so an interrupted run continues; a mutant is
 tested again when its file, its tests or its entry have changed. Exit code: 0 no mutant survived, 1 some did,
 2 a mutant cannot be applied.
@@ -24,6 +25,7 @@ import glob
 import hashlib
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -170,6 +172,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-mutants")
     parser.add_argument("--timeout", type=int, default=300)
@@ -187,6 +191,8 @@ def main():
     folder.mkdir(exist_ok=True)
     results = Results(folder / "results")
     chosen = [m for m in mutants if not m.reason and re.search(options.pattern, f"{m.file} {m.text}")]
+    if options.sample is not None:
+        chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     waiting = [m for m in chosen if m.key not in results.by_key]
 
     def work(job):
