@@ -172,6 +172,22 @@ def test_study(server, comparison):
     assert "select      0 of   15 runs, planned 90 s" in text.stdout and "\033" not in text.stdout
 
 
+def test_curves_need_two_updates(comparison):
+    """One validation of each run, at the same update, is no curve: those of the training loss are drawn."""
+    for loss, run in enumerate(("layer-1", "batch-1")):
+        with (comparison / run / "log.jsonl").open("a") as log:
+            log.write(json.dumps({"type": "valid", "update": 30, "loss": 4.5 + loss, "seconds": 3}) + "\n")
+    def first_curve():
+        text = subprocess.run([NORMA, "watch", comparison, "--text"], capture_output=True, text=True, timeout=20)
+        return [line for line in text.stdout.split("\n") if line in ("train/loss", "valid/loss")], text.stdout
+    assert first_curve()[0] == ["train/loss"]
+    with (comparison / "layer-1/log.jsonl").open("a") as log:
+        log.write(json.dumps({"type": "valid", "update": 40, "loss": 4.25, "seconds": 4}) + "\n")
+    names, screen = first_curve()
+    assert names == ["valid/loss"]
+    assert "update 30 to 40\n" in screen
+
+
 def test_text_in_a_terminal(comparison):
     """Braille curves, again after a change and a new size; q ends with code 0, Ctrl-C with 9."""
     for key, code in (b"q", 0), (b"\x03", 9):

@@ -279,6 +279,41 @@ static void test_different_test_sets(void **state)
     nm_comparison_table_release(&table);
 }
 
+/* The samples below the table are those of the best measured run of a selected variant; of equal runs the
+ * first has them, whether higher or lower is better. */
+static void test_samples_of_the_best_run(void **state)
+{
+    (void)state;
+    for (int lower = 0; lower < 2; lower++) {
+        nm_run_result results[POINTS][SEEDS];
+        nm_variant variants[POINTS];
+        nm_comparison_table table = make_table(results, variants);
+        char *text = NULL, texts[POINTS][SEEDS][8];
+        size_t bytes;
+        for (size_t p = 0; p < POINTS; p++)
+            for (size_t s = 0; s < SEEDS; s++) {
+                snprintf(texts[p][s], sizeof texts[p][s], "<%zu %zu>", p, s);
+                results[p][s].measured = p != 3;
+                results[p][s].lower_is_better = lower;
+                results[p][s].value = p == 0 ? 20 : lower ? 10 : 30;
+                results[p][s].samples = texts[p][s];
+            }
+        variants[1].origin = 1; /* two variants with equal scores, and one without */
+        variants[2].origin = 2;
+        variants[3].origin = 3;
+        nm_comparison_table_summarize_logs(&table);
+        nm_comparison_table_select(&table);
+        FILE *stream = open_memstream(&text, &bytes);
+        nm_comparison_table_print(&table, NM_TABLE_TEXT, true, stream);
+        fclose(stream);
+        const char *heading = strstr(text, "\nTest set, ");
+        assert_non_null(heading);
+        assert_string_equal(heading, "\nTest set, rbn:a, seed 1:\n<1 0>");
+        free(text);
+        nm_comparison_table_release(&table);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_smallest_p),
         cmocka_unit_test(test_footer_describes_the_test),
         cmocka_unit_test(test_different_test_sets),
+        cmocka_unit_test(test_samples_of_the_best_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

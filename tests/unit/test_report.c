@@ -664,6 +664,46 @@ static void test_follow(void **state)
     remove_folder(folder);
 }
 
+/* The mean of the seeds of one variant, and its bar: none or a range from the lowest to the highest score, or an
+ * interval: of the run itself, or over seeds and resamples. A run without a score does not count. */
+static void test_mean_scores(void **state)
+{
+    (void)state;
+    const double draws[3][4] = {{30, 30, 30, 30}, {34, 34, 34, 34}, {37, 37, 37, 37}};
+    nm_report_result results[] = {{.score = 30, .low = 28, .high = 33, .draws = draws[0], .n_draws = 4},
+                                  {.score = 34, .low = 31, .high = 36, .draws = draws[1], .n_draws = 4},
+                                  {.score = NAN, .low = NAN, .high = NAN},
+                                  {.score = 37, .low = 35, .high = 39, .draws = draws[2], .n_draws = 4}};
+    const nm_report report = {.results = results, .n = 4};
+    const nm_run_set all = {.list = (size_t[]){0, 1, 2, 3}, .n = 4}, one = {.list = (size_t[]){1}, .n = 1},
+                     none = {.list = (size_t[]){2}, .n = 1};
+    const double means[] = {101.0 / 3, 34};
+    const nm_run_set *sets[] = {&all, &one};
+    for (size_t s = 0; s < 2; s++)
+        for (int bar = NM_BAR_NONE; bar <= NM_BAR_RANGE; bar++) {
+            nm_mean_score mean = nm_report_mean_score(&report, sets[s], true, (nm_score_bar)bar);
+            assert_int_equal(mean.n, s ? 1 : 3);
+            assert_true(fabs(mean.mean - means[s]) < 1e-12);
+            if (bar != NM_BAR_INTERVAL) {
+                assert_true(mean.low == (s ? 34 : 30) && mean.high == (s ? 34 : 37));
+            } else if (s) {
+                assert_true(mean.low == 31 && mean.high == 36);
+            } else { /* 4.303: t(2 degrees of freedom); the resamples do not vary */
+                const double width = 4.3026527297 * sqrt((11.0 * 11 + 1 + 10 * 10) / 9 / 6);
+                assert_true(fabs(mean.low - (mean.mean - width)) < 1e-6);
+                assert_true(fabs(mean.high - (mean.mean + width)) < 1e-6);
+            }
+        }
+    nm_mean_score mean = nm_report_mean_score(&report, &none, true, NM_BAR_INTERVAL);
+    assert_true(mean.n == 0 && isnan(mean.mean));
+    const nm_run_set two = {.list = (size_t[]){0, 1}, .n = 2};
+    assert_int_equal(nm_report_bars(&report, (nm_run_set[]){all, one}, 2, true), NM_BAR_INTERVAL);
+    assert_int_equal(nm_report_bars(&report, (nm_run_set[]){all, two}, 2, true), NM_BAR_RANGE);
+    assert_int_equal(nm_report_bars(&report, (nm_run_set[]){all, none}, 2, true), NM_BAR_INTERVAL);
+    results[3].n_draws = 3;
+    assert_int_equal(nm_report_bars(&report, (nm_run_set[]){all, one}, 2, true), NM_BAR_RANGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -673,7 +713,7 @@ int main(void)
         cmocka_unit_test(test_answer),         cmocka_unit_test(test_checksum),
         cmocka_unit_test(test_follow),         cmocka_unit_test(test_runs_table),
         cmocka_unit_test(test_different_data), cmocka_unit_test(test_one_setting),
-        cmocka_unit_test(test_two_settings),
+        cmocka_unit_test(test_two_settings),   cmocka_unit_test(test_mean_scores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
