@@ -94,6 +94,32 @@ static void attention_counts_pairs_that_are_seen(void **state)
     nm_backend_free(b);
 }
 
+/* The gradient of a norm reads x and dy and writes dx; what is added to is read, too. */
+static void norm_gradients_count_their_passes(void **state)
+{
+    (void)state;
+    enum { ROWS = 5, COLS = 4 };
+    static const nm_token_norm spec = {.kind = NM_TOKEN_L2, .groups = 1, .eps = 1e-12};
+    const nm_dropout none = {0};
+    nm_error err;
+    void *memory;
+    for (int residual = 0; residual < 3; residual++) /* none, one that is set, one that is added to */
+        for (int add = 0; add < 2; add++) {
+            nm_backend *b = open_backend(false);
+            assert_int_equal(nm_backend_alloc(b, 4096, &memory, &err), NM_OK);
+            nm_mat mats[4];
+            for (int i = 0; i < 4; i++)
+                mats[i] = nm_mat_of((float *)memory + 64 * i, ROWS, COLS);
+            const nm_residual_grad grad = {.df = mats[3], .drop = &none, .add = residual == 2};
+            nm_backend_profile(b, true);
+            NM_CALL(b, token_norm_grad, .spec = &spec, .dy = mats[0], .x = mats[1],
+                    .scale = (float *)memory + 512, .add = add, .dx = mats[2],
+                    .residual = residual ? &grad : NULL);
+            assert_true(time_of(b, "token_norm_grad").bytes == (3 + add + residual) * ROWS * COLS * 4.0);
+            nm_backend_free(b);
+        }
+}
+
 static uint64_t run(const char *profile, nm_profile *out)
 {
     const char *const settings[] = {"device.profile", profile, "train.updates", "6", NULL};
@@ -138,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_what_was_done),
+        cmocka_unit_test(norm_gradients_count_their_passes),
         cmocka_unit_test(attention_counts_pairs_that_are_seen),
         cmocka_unit_test(a_profiled_run_is_the_same_run),
     };
