@@ -142,6 +142,23 @@ has one.html "layer-1 (2)"
 "$NORMA" report runs/layer-1 --output= --svg pictures 2>err || fail "report --svg: $(cat err)"
 has pictures/valid-loss.svg "</svg>"
 
+# ---- logarithmic axes: multiples of 1, 2 or 5 below a decade, 1, 2 and 5 of each decade, or powers of ten ----
+ticks() { # "EXPECTED" VALUE...: labels of the y axis of a figure with these values
+    mkdir -p axis && cp runs/layer-1/config.ini axis
+    printf '{"type":"start","update":0}\n' >axis/log.jsonl
+    for value in "${@:2}"; do
+        echo "{\"type\":\"train\",\"update\":$((update += 10)),\"loss\":3,\"backward_state\":$value}" >>axis/log.jsonl
+    done
+    "$NORMA" report axis --output= --svg axis 2>err || fail "report of an axis: $(cat err)"
+    found=$(grep -A1 'text-anchor="end"' axis/backward-state.svg | sed -n 's,.*<text>\(.*\)</text>.*,\1,p' | tr '\n' ' ')
+    [ "$found" = "$1 " ] || fail "the y axis of ${*:2} has the labels $found"
+}
+update=0
+ticks '22 24 26 28 30' 30 24 21
+ticks '0.1 0.15 0.2 0.25 0.3 0.35' 0.1 0.35 0.2
+ticks '20 50 100 200' 200 90 21
+ticks '10 100 1000 10000 100000' 100000 900 11
+
 # Bytes 17 to 20 of a PNG are its width.
 width() { od -An -tu1 -j16 -N4 "$1" | awk '{ print (($1 * 256 + $2) * 256 + $3) * 256 + $4 }'; }
 [ "$(width pictures/valid-loss.png)" = 1536 ] || fail "a picture is $(width pictures/valid-loss.png) wide"
