@@ -664,6 +664,31 @@ static void test_follow(void **state)
     remove_folder(folder);
 }
 
+/* Zero is left of the positive values of a logarithmic axis by their mean distance. */
+static void test_zero_on_a_logarithmic_axis(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c", "d"};
+    static const char *const settings[] = {"lambda = 0\n", "lambda = 0.001\n", "lambda = 1\n",
+                                           "lambda = 10\n"};
+    for (size_t n = 3; n <= 4; n++) {
+        char folder[] = "/tmp/norma-report-XXXXXX";
+        assert_non_null(mkdtemp(folder));
+        for (size_t i = 0; i < n; i++)
+            write_grid_run(folder, names[i], "rbn", "", settings[i], 20 + (double)i);
+        nm_report report;
+        open_runs(&report, folder, names, n);
+        nm_drawing drawing = drawing_of(&report, "setting-score");
+        assert_int_equal(drawing.n_ticks, n);
+        const double expected[] = {n == 3 ? -6 : -5, -3, 0, 1};
+        for (size_t i = 0; i < n; i++)
+            assert_true(fabs(drawing.at[i] - expected[i]) < 1e-12);
+        nm_drawing_release(&drawing);
+        nm_report_close(&report);
+        remove_folder(folder);
+    }
+}
+
 /* The mean of the seeds of one variant, and its bar: none or a range from the lowest to the highest score, or an
  * interval: of the run itself, or over seeds and resamples. A run without a score does not count. */
 static void test_mean_scores(void **state)
@@ -707,13 +732,21 @@ static void test_mean_scores(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tags),           cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_clean),          cmocka_unit_test(test_reduction),
-        cmocka_unit_test(test_answer),         cmocka_unit_test(test_checksum),
-        cmocka_unit_test(test_follow),         cmocka_unit_test(test_runs_table),
-        cmocka_unit_test(test_different_data), cmocka_unit_test(test_one_setting),
-        cmocka_unit_test(test_two_settings),   cmocka_unit_test(test_mean_scores),
+        cmocka_unit_test(test_tags),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_reduction),
+        cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_checksum),
+        cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_runs_table),
+        cmocka_unit_test(test_different_data),
+        cmocka_unit_test(test_one_setting),
+        cmocka_unit_test(test_two_settings),
+        cmocka_unit_test(test_mean_scores),
+        cmocka_unit_test(test_zero_on_a_logarithmic_axis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,38 @@ static void check_lines(const char *language, bool aggressive, bool escape, cons
 #define CHECK_LINES(language, aggressive, escape, cases)                                                     \
     check_lines(language, aggressive, escape, cases, sizeof(cases) / sizeof(cases)[0])
 
+/* Punctuation of other scripts closes what is before it, each mark; letters and digits beside them do not. */
+static void marks_of_other_scripts(void **state)
+{
+    (void)state;
+    static const uint32_t closing[] = {0x589,  0x60C,  0x61B,  0x61F,  0x66A,  0x6D4,  0x964,  0x965,  0x1362,
+                                       0x1363, 0x1364, 0x1367, 0xAE,   0xB2,   0xB3,   0x2122, 0x2026, 0x3001,
+                                       0x3002, 0xFF01, 0xFF0C, 0xFF0E, 0xFF1A, 0xFF1B, 0xFF1F},
+                          words[] = {0x587, 0x620, 0x671, 0x6D5, 0x961, 0x966, 0x135A, 0x1369, 0xE9};
+    nm_tokenizer_options options = {.language = "en", .escape = true};
+    nm_tokenizer tokenizer;
+    nm_error err;
+    assert_int_equal(nm_tokenizer_open(&tokenizer, "moses", &options, &err), NM_OK);
+    nm_buffer text = {0}, expected = {0}, out = {0};
+    const size_t n_closing = sizeof closing / sizeof *closing, n_words = sizeof words / sizeof *words;
+    for (size_t i = 0; i < n_closing + n_words; i++) {
+        const bool closes = i < n_closing;
+        nm_buffer_clear(&text);
+        nm_buffer_clear(&expected);
+        nm_buffer_append(&text, "ab ", 3);
+        nm_utf8_append(&text, closes ? closing[i] : words[i - n_closing]);
+        nm_buffer_append(&text, " cd", 4);
+        nm_buffer_append(&expected, "ab ", closes ? 2 : 3);
+        nm_buffer_append(&expected, text.data + 3, text.bytes - 3);
+        nm_detokenize(&tokenizer, text.data, text.bytes - 1, &out);
+        assert_buffer(&out, expected.data);
+    }
+    nm_buffer_release(&text);
+    nm_buffer_release(&expected);
+    nm_buffer_release(&out);
+    nm_tokenizer_close(&tokenizer);
+}
+
 static void english(void **state)
 {
     (void)state;
@@ -312,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(english),
+        cmocka_unit_test(marks_of_other_scripts),
         cmocka_unit_test(german),
         cmocka_unit_test(other_languages),
         cmocka_unit_test(scripts_with_marks),
