@@ -6,16 +6,20 @@
 
 One build holds every mutant of the run: the body of a mutated function occurs once per mutant and once
 without a change, and the environment variable NORMA_MUTANT selects one. A run of all tests without a mutant
-notes which test reaches which function; each mutant then gets the tests that reach it, the most specific one
-first, until one fails. The programs are linked with the leak detector.
+notes which test executes the block of which mutant; each mutant then gets exactly the tests that execute its
+block, the most specific one first, until one fails. A mutant that no test executes is "unreached". The map
+stays in FOLDER/reach.json, and only tests whose programs changed run again. The programs are linked with the
+leak detector.
 
 Rules: relational, logical, bitwise and arithmetic operators, constants, negated conditions, deleted
 statements. Not mutated: assertions (they hold unless a caller is wrong), sizes in declarations, strings,
 tables outside functions, code that this machine does not compile. A sample is drawn uniformly from all
-candidates; those that do not compile, and those with the same object code as the original, are replaced by
-the next candidate and counted.
+candidates: a hash of seed and mutant sorts them, so that most of a sample is the same after a change of other
+functions. Those that do not compile, and those with the same object code as the original, are replaced by the
+next candidate and counted.
 
---budget   seconds of tests per mutant; a mutant that outlives them survived
+--budget   seconds of tests per mutant; longer tests are left out, and a mutant that outlives the others
+           survived
 tests/mutants/equivalent.tsv: FILE, line, changed line, reason. Such a mutant is equivalent.
 
 Results: FOLDER/SEED.tsv (FOLDER: build-mutants); an interrupted run continues. Exit code: 0 no mutant
@@ -28,7 +32,6 @@ import hashlib
 import json
 import os
 import pathlib
-import random
 import re
 import resource
 import shlex
@@ -55,40 +58,45 @@ BINARY = {"+", "-", "*", "/", "%", "&", "|", "<<", ">>"}
 NO_TESTS = re.compile(r"^(headers|choices|symbols|circles|unload|ledger|records|record_layout|norm_tables|"
                       r"python|device_kernels|example_.*|e2e_kill|e2e_limits|e2e_slurm|e2e_recipes|"
                       r"e2e_results|core_alone)$")
-SWITCH = """
-#include <fcntl.h>
+# In every changed file; weak, so that a program or a library has the functions once.
+SWITCH = """#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-static int active_mutant = -1;
-static volatile unsigned char *reached_mutants;
-static int n_mutants;
-__attribute__((constructor)) static void select_mutant(void)
+#define NM_MUTANT_SWITCH __attribute__((weak, noinline, visibility("hidden")))
+NM_MUTANT_SWITCH _Bool nm_is_mutant(int id);
+NM_MUTANT_SWITCH void nm_reached(int id);
+NM_MUTANT_SWITCH _Bool nm_is_mutant(int id)
 {
-    const char *id = getenv("NORMA_MUTANT"), *file = getenv("NORMA_REACHED");
-    const char *count = getenv("NORMA_MUTANTS");
-    active_mutant = id ? atoi(id) : -1;
-    int fd = file && count ? open(file, O_RDWR | O_CLOEXEC) : -1;
-    if (fd < 0)
-        return;
-    n_mutants = atoi(count);
-    void *map = mmap(NULL, (size_t)n_mutants, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    reached_mutants = map == MAP_FAILED ? NULL : map;
+    static int active = -2;
+    if (active == -2)
+        active = getenv("NORMA_MUTANT") ? atoi(getenv("NORMA_MUTANT")) : -1;
+    return id == active;
 }
-_Bool nm_is_mutant(int id);
-__attribute__((visibility("default"))) _Bool nm_is_mutant(int id)
+NM_MUTANT_SWITCH void nm_reached(int id)
 {
-    if (reached_mutants && id < n_mutants)
-        reached_mutants[id] = 1;
-    return id == active_mutant;
+    static volatile unsigned char *map;
+    static _Bool opened;
+    if (!opened) {
+        const char *file = getenv("NORMA_REACHED"), *count = getenv("NORMA_MUTANTS");
+        int fd = file && count ? open(file, O_RDWR | O_CLOEXEC) : -1;
+        if (fd >= 0)
+            map = mmap(NULL, (size_t)atoi(count), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        map = map == MAP_FAILED ? NULL : map;
+        opened = 1;
+    }
+    if (map && !map[id])
+        map[id] = 1;
 }
 """
 
 
 class Mutant:
-    """A change of text[start:end] of a file to `new`, inside the function body [body[0], body[1])."""
+    """A change of text[start:end] of a file to `new`, inside the function body [body[0], body[1]). What is
+    inserted at `mark` runs if the changed code does."""
 
-    def __init__(self, file, text, start, end, new, rule, body):
+    def __init__(self, file, text, start, end, new, rule, body, mark):
         self.file, self.start, self.end, self.new, self.rule, self.body = file, start, end, new, rule, body
+        self.mark = mark
         self.line_number = text.count("\n", 0, start) + 1
         first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
         self.line = " ".join(text[first:last].split())
@@ -111,6 +119,7 @@ def candidates(file, text):
     for body in bodies(text):
         tokens = [m for m in TOKEN.finditer(text, body[0], body[1])
                   if m.lastgroup not in ("comment", "directive")]
+        marks = block_starts(tokens, body)
         asserted = {at for i, token in enumerate(tokens) if token.group() in ("NM_ASSERT", "_Static_assert")
                     for at in range(i, closing(tokens, i + 1) + 1)}
         for i, token in enumerate(tokens):
@@ -119,8 +128,8 @@ def candidates(file, text):
             word, kind = token.group(), token.lastgroup
             before = tokens[i - 1] if i else None
 
-            def add(new, rule, start=token.start(), end=token.end()):
-                out.append(Mutant(file, text, start, end, new, rule, body))
+            def add(new, rule, start=token.start(), end=token.end(), mark=marks[i]):
+                out.append(Mutant(file, text, start, end, new, rule, body, mark))
 
             operand_before = before is not None and (before.lastgroup in ("name", "number")
                                                      or before.group() in (")", "]"))
@@ -176,6 +185,48 @@ def starts_statement(text, tokens, i):
     return not line.strip() and tokens[i - 1].group() in (";", "{", "}", ")", "else", ":")
 
 
+def block_starts(tokens, body):
+    """For every token the end of what precedes the last statement that begins, in a block, at the token or
+    before it: what is inserted there runs if the token does. A statement without braces under a condition has
+    the position of its condition, so that some that do not run count as executed."""
+    out, last, blocks, depth, colon, closed_do = [], body[0], [], 0, False, False
+    for i, token in enumerate(tokens):
+        word, before = token.group(), tokens[i - 1].group() if i else "{"
+        in_block = not depth and (not blocks or blocks[-1][0])
+        starts = in_block and (before in (";", "{", "}") or before == ":" and colon)
+        if starts and word in ("case", "default"):
+            last = blocks[-1][1] if blocks else body[0]  # what precedes a label may be a break
+        elif starts and word not in ("else", "}") and not (word == "while" and closed_do):
+            last = tokens[i - 1].end() if i else body[0]
+        if before == ":" and colon:
+            colon = False
+        if word in ("case", "default"):
+            colon = True
+        depth += (word in "([") - (word in ")]")
+        closed_do = False
+        if word == "{":
+            blocks.append((in_block and opens_block(tokens, i), last, depth, before == "do"))
+            depth = 0
+        elif word == "}" and blocks:
+            _, last, depth, closed_do = blocks.pop()
+        out.append(last)
+    return out
+
+
+def opens_block(tokens, i):
+    """Whether the brace tokens[i] begins statements, and is not that of an initializer or a type."""
+    before = tokens[i - 1].group() if i else "{"
+    if before != ")":
+        return before in ("else", "do", ";", "{", "}", ":")
+    k, depth = i - 1, 0
+    while k >= 0:
+        depth += (tokens[k].group() == ")") - (tokens[k].group() == "(")
+        if not depth:
+            break
+        k -= 1
+    return k > 0 and tokens[k - 1].lastgroup == "name" and tokens[k - 1].group() not in ("return", "sizeof")
+
+
 def statement_end(tokens, i):
     """The index of the semicolon of an assignment, a call, break or continue; None for other statements."""
     word = tokens[i].group()
@@ -216,25 +267,29 @@ class Tree:
         for name in names:
             if name and (ROOT / name).is_file():
                 self.write(name, (ROOT / name).read_bytes())
-        self.write("src/core/base/mutant_switch.c", SWITCH.encode())
         self.log = open(folder / "log", "w")
         self.command(["cmake", "-S", self.source, "-B", self.build, "-G", "Ninja", "-DNORMA_TESTS=ON",
                       "-DNORMA_WERROR=OFF", "-DNORMA_BENCH=OFF", "-DNORMA_PYTHON=OFF",
                       "-DCMAKE_EXE_LINKER_FLAGS=-fsanitize=leak"])
-        self.make()
+        made = subprocess.run(["ninja", "-C", self.build, "-t", "targets", "rule", "CUSTOM_COMMAND"],
+                              check=True, capture_output=True, text=True).stdout.split()
+        self.command(["ninja", "-C", self.build, *[file for file in made if re.search(r"\.[ch]$", file)]])
         commands = json.loads((self.build / "compile_commands.json").read_text())
         self.commands = {}
         for entry in commands:
             name = os.path.relpath(os.path.join(entry["directory"], entry["file"]), self.source)
             self.commands.setdefault(name, []).append(entry)
-        self.users = collections.defaultdict(set)  # header -> sources that include it
-        deps = subprocess.run(["ninja", "-C", self.build, "-t", "deps"], capture_output=True,
-                              text=True).stdout
-        for block in deps.split("\n\n"):
-            files = [os.path.relpath(os.path.join(self.build, line.strip()), self.source)
-                     for line in block.split("\n")[1:]]
-            for file in files[1:]:
-                self.users[file].add(files[0])
+        self.users = collections.defaultdict(set)  # name of a header -> sources that include it
+        includes = {file: re.findall(r'^\s*#\s*include "(?:[^"]*/)?([^"/]+)"', text, re.M)
+                    for file, text in self.texts.items()}
+        for file in self.commands:
+            seen, queue = set(), [file]
+            while queue:
+                names = {name for name in includes.get(queue.pop(), ()) if name not in seen}
+                seen |= names
+                queue += [f for f in includes if f.rsplit("/", 1)[1] in names]
+            for name in seen:
+                self.users[name].add(file)
 
     def write(self, name, data):
         path = self.source / name
@@ -257,7 +312,7 @@ class Tree:
         if file in self.commands:
             return [file]
         stem = pathlib.Path(file).stem
-        return sorted((u for u in self.users.get(file, ()) if u in self.commands and u.startswith("src/")),
+        return sorted((u for u in self.users.get(file.rsplit("/", 1)[1], ()) if u.startswith("src/")),
                       key=lambda u: (stem not in u, len(u), u))
 
     def objects(self, units):
@@ -293,18 +348,27 @@ class Tree:
 
     def switched(self, mutants):
         """Writes every mutant into the copies of their files and builds it all."""
+        (self.folder / "switch.h").write_text(f"#pragma once\n{SWITCH}")
         by_file = collections.defaultdict(lambda: collections.defaultdict(list))
         for number, mutant in enumerate(mutants):
             by_file[mutant.file][mutant.body].append((number, mutant))
         for file, text in self.texts.items():
+            before = text
             for body, group in sorted(by_file.get(file, {}).items(), reverse=True):
                 clean = text[body[0]:body[1]]
                 line = text.count("\n", 0, body[0]) + 1
-                parts = ["\nextern _Bool nm_is_mutant(int);\n"]
+                marks = [(m.mark - body[0], f" nm_reached({number});") for number, m in group]
+                for at, mark in sorted(marks, reverse=True):
+                    clean = clean[:at] + mark + clean[at:] if at else clean
+                first = "".join(mark for at, mark in marks if not at)
+                parts = ["\n"]
                 for number, m in group:
                     changed = text[body[0]:m.start] + m.new + text[m.end:body[1]]
                     parts.append(f"if (nm_is_mutant({number})) {{\n#line {line}{changed}\n}} else ")
-                text = text[:body[0]] + "".join(parts) + f"{{\n#line {line}{clean}\n}}\n" + text[body[1]:]
+                parts.append(f"{{{first}\n#line {line}{clean}\n}}\n")
+                text = text[:body[0]] + "".join(parts) + text[body[1]:]
+            if text != before:
+                text = f"#include \"{self.folder}/switch.h\"\n#line 1\n{text}"
             self.write(file, text.encode())
         self.make()
 
@@ -350,55 +414,73 @@ class Tests:
             return "timeout", spent
         return "passed" if code == 0 or (skip is not None and code == skip) else "failed", spent
 
-    def reach(self, names, jobs):
-        """test -> (seconds, mutants whose functions it reaches), for tests that pass without a mutant."""
+    def digest(self, name):
+        """A hash of the files of a test's command."""
+        out, command = hashlib.md5(), self.all[name][0]
+        for word in command + [word.split("=", 1)[1] for word in command if "=" in word]:
+            out.update(word.encode() + (pathlib.Path(word).read_bytes() if os.path.isfile(word) else b""))
+        return out.hexdigest()
+
+    def reach(self, jobs):
+        """test -> (seconds, mutants whose blocks it executes), for tests that pass without a mutant."""
+        cache_file = self.tree.folder / "reach.json"
+        cache = json.loads(cache_file.read_text()) if cache_file.exists() else {}
+
         def one(name):
+            digest = self.digest(name)
+            if cache.get(name, [None])[0] == digest:
+                return name, *cache[name]
             file = self.tree.folder / f"reached.{name}"
             file.write_bytes(bytes(self.n))
             reaching = {"NORMA_REACHED": str(file), "NORMA_MUTANTS": str(self.n)}
-            result, spent = self.run(name, reaching, 200, 200)
+            leaks, (result, spent) = True, self.run(name, reaching, 600, 600)
             if result == "failed":  # MPI and injected faults: the leak detector finds what is not ours
                 self.without_leaks.add(name)
-                result, spent = self.run(name, reaching, 200, 200)
-            reached = {i for i, byte in enumerate(file.read_bytes()) if byte}
+                leaks, (result, spent) = False, self.run(name, reaching, 600, 600)
+            reached = [i for i, byte in enumerate(file.read_bytes()) if byte]
             file.unlink()
-            return name, result, spent, reached
+            return name, digest, result, spent, reached, leaks
         out = {}
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            for name, result, spent, reached in pool.map(one, names):
+            for name, digest, result, spent, reached, leaks in pool.map(one, self.all):
+                cache[name] = digest, result, spent, reached, leaks
+                cache_file.write_text(json.dumps(cache))
+                if not leaks:
+                    self.without_leaks.add(name)
                 if result == "passed":
-                    out[name] = (spent, reached)
+                    out[name] = (spent, set(reached))
                 else:
                     print(f"without a mutant, {name}: {result}; it is left out", flush=True)
         return out
 
 
 def try_mutant(tests, reach, number, budget):
-    """(result, test that found it, seconds)"""
+    """(result, test that found it or what was tried, seconds)"""
     # Specific first: a test that reaches few of the mutants and is quick.
     names = sorted((t for t, (_, reached) in reach.items() if number in reached),
                    key=lambda t: (reach[t][0] + 0.2) * (len(reach[t][1]) + 5))
     if not names:
         return "unreached", "", 0
-    spent = planned = 0
+    spent = planned = tried = 0
     for name in names:
         usual = reach[name][0]
         if planned and planned + usual > budget:
             continue
         planned += usual
+        tried += 1
         limit = int(10 + 6 * usual)
         result, seconds = tests.run(name, {"NORMA_MUTANT": str(number)}, 3 * limit, limit)
         spent += seconds
         if result != "passed":
             return ("killed" if result == "failed" else "timeout"), name, spent
-    return "survived", f"{len(names)} tests reach it", spent
+    return "survived", f"{tried} of the {len(names)} tests that reach it", spent
 
 
 def sample(tree, size, seed, match):
     """Valid mutants in the order of a random permutation of all candidates, and counts of the others."""
     everything = [m for file, text in tree.texts.items() for m in candidates(file, text)]
     everything = [m for m in everything if re.search(match, str(m))]
-    random.Random(seed).shuffle(everything)
+    everything.sort(key=lambda m: hashlib.md5(f"{seed} {m.key}".encode()).digest())
     valid, others = [], collections.Counter()
     cache_file = tree.folder / "screened.json"
     cache = json.loads(cache_file.read_text()) if cache_file.exists() else {}
@@ -441,7 +523,7 @@ def main():
     reasons = equivalents()
     tree.switched(mutants)
     tests = Tests(tree, len(mutants))
-    reach = tests.reach(tests.all, options.jobs)
+    reach = tests.reach(options.jobs)
     results_file = folder / f"{options.seed}.tsv"
     known = {}
     if results_file.exists():
