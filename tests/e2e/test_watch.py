@@ -178,8 +178,9 @@ def test_curves_need_two_updates(comparison):
         with (comparison / run / "log.jsonl").open("a") as log:
             log.write(json.dumps({"type": "valid", "update": 30, "loss": 4.5 + loss, "seconds": 3}) + "\n")
     def first_curve():
-        text = subprocess.run([NORMA, "watch", comparison, "--text"], capture_output=True, text=True, timeout=20)
-        return [line for line in text.stdout.split("\n") if line in ("train/loss", "valid/loss")], text.stdout
+        screen = subprocess.run([NORMA, "watch", comparison, "--text"], capture_output=True, text=True,
+                                timeout=20).stdout
+        return [line for line in screen.split("\n") if line in ("train/loss", "valid/loss")], screen
     assert first_curve()[0] == ["train/loss"]
     with (comparison / "layer-1/log.jsonl").open("a") as log:
         log.write(json.dumps({"type": "valid", "update": 40, "loss": 4.25, "seconds": 4}) + "\n")

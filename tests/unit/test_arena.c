@@ -31,8 +31,8 @@ static void give_back(void *user, void *region, size_t bytes)
     free(region);
 }
 
-/* Small allocations use the whole limit and no byte more, one that does not fit fails, and so do all others until
- * reset. Whatever the limit: a multiple of the smallest region or not. */
+/* Small allocations use the whole limit and no byte more, one that does not fit fails, and so do all others
+ * until reset. Whatever the limit: a multiple of the smallest region or not. */
 static void test_limit(void **state)
 {
     (void)state;

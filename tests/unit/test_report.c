@@ -689,8 +689,8 @@ static void test_zero_on_a_logarithmic_axis(void **state)
     }
 }
 
-/* The mean of the seeds of one variant, and its bar: none or a range from the lowest to the highest score, or an
- * interval: of the run itself, or over seeds and resamples. A run without a score does not count. */
+/* The mean of the seeds of one variant, and its bar: none or a range from the lowest to the highest score, or
+ * an interval: of the run itself, or over seeds and resamples. A run without a score does not count. */
 static void test_mean_scores(void **state)
 {
     (void)state;
