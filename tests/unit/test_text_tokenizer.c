@@ -30,7 +30,7 @@ static void check_lines(const char *language, bool aggressive, bool escape, cons
 #define CHECK_LINES(language, aggressive, escape, cases)                                                     \
     check_lines(language, aggressive, escape, cases, sizeof(cases) / sizeof(cases)[0])
 
-/* Punctuation of other scripts closes what is before it, each mark; letters and digits next to them do not. */
+/* Each mark of other scripts closes what is before it; letters and digits next to them do not. */
 static void marks_of_other_scripts(void **state)
 {
     (void)state;
