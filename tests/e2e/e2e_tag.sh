@@ -52,10 +52,11 @@ X
 # ---- training ----
 
 refuses 2 'set schedule.warmup_fraction = 0 to give a number of updates' train tiny.ini --run.folder none --schedule.warmup 8
-# A pipe can be read once.
-refuses 2 'model.residual = deepnorm needs model.norm_position = post' train tiny.ini --run.folder none \
+# After a warning about the data
+chatty=yes refuses 2 'model.residual = deepnorm needs model.norm_position = post' train tiny.ini --run.folder none \
     --model.residual deepnorm --model.norm-position pre
-refuses 2 'model.heads' train tiny.ini --run.folder none --model.heads 3
+chatty=yes refuses 2 'not a multiple of model.heads = 3' train tiny.ini --run.folder none --model.heads 3
+# A pipe can be read once.
 refuses 2 'not a regular file, but it is read more than once' train tiny.ini --run.folder none --data.train <(cat train.txt)
 refuses 2 'not a regular file' train tiny.ini --run.folder none --data.valid <(cat valid.txt)
 refuses 4 'column 3 of 3 is that of the tokens and of the tags' train tiny.ini --run.folder none --data.token_column 3
