@@ -126,6 +126,9 @@ class Copy:
         subprocess.run(
             ["xargs", "-0", "cp", "--parents", "-u", "-t", folder], cwd=ROOT, check=True, input=files.stdout
         )
+        for file in _sources:  # a run that was killed has left its mutant, which is newer than its source
+            if (copy := folder / file).exists() and copy.read_text(encoding="utf-8") != _sources[file]:
+                copy.write_text(_sources[file], encoding="utf-8")
         options = ["-DNORMA_TESTS=ON", "-DNORMA_WERROR=OFF", "-DNORMA_BENCH=OFF"]
         if not self.succeeds(["cmake", "-S", folder, "-B", self.build, "-G", "Ninja", *options]):
             sys.exit(f"cmake failed: {self.log}")
