@@ -312,12 +312,12 @@ def table3_finding(effect, verdict, text, paper, variant):
         2 * effect.n,
         TABLE3,
         needs(effect, paper, 2, TABLE3, variant),
-        sizes(TABLE3, variant) + f", LayerNorm pre-norm at {pre_norm_level():.1f} BLEU",
+        sizes(TABLE3, variant) + f", LayerNorm pre-norm at {mean_score(TABLE3, 'pre-ln'):.1f} BLEU",
     )
 
 
-def pre_norm_level(archive=TABLE3, prefix=""):
-    return st.mean([run.score() for run in Archive.open(archive).variant(prefix + "pre-ln").values()])
+def mean_score(archive, variant):
+    return st.mean([run.score() for run in Archive.open(archive).variant(variant).values()])
 
 
 PAIRS = "ledger-tears-pairs"
@@ -333,15 +333,16 @@ def mean_over_pairs(a, b, paper, margin, text, all_above=False):
         return None
     text = f"en-vi, one of five sets: {text}"
     sets = [f"{name}-{row}" for name in OTHERS for row in (a, b)]
-    if not missing(PAIRS, sets) and not unfinished(PAIRS):
+    if not missing(PAIRS, sets, 1) and not unfinished(PAIRS):
         require(PAIRS, sets, **TABLE3_SETTINGS)
-        each = [effect] + [score_difference(PAIRS, f"{name}-{a}", f"{name}-{b}") for name in OTHERS]
-        effect = st.over_settings([(e.value, []) for e in each])
-        level = st.mean([pre_norm_level(), *(pre_norm_level(PAIRS, f"{name}-") for name in OTHERS)])
+        rows = [[mean_score(PAIRS, f"{name}-{row}") for row in (a, b)] for name in OTHERS]
+        each = [effect.value] + [above - below for above, below in rows]
+        effect = st.over_settings([(value, []) for value in each])
+        level = st.mean([mean_score(TABLE3, "pre-ln"), *(mean_score(PAIRS, f"{name}-pre-ln") for name in OTHERS)])
         verdict = decided(effect, 1, margin if level >= EQUIVALENCE_BLEU else 0, paper)
-        if all_above and verdict.startswith(CONFIRMED) and min(e.value for e in each) <= 0:
+        if all_above and verdict.startswith(CONFIRMED) and min(each) <= 0:
             verdict = UNDECIDED
-        each_text = ", ".join(f"{e.value:+.1f}" for e in each)
+        each_text = ", ".join(f"{value:+.1f}" for value in each)
         text = f"{text.rpartition(': ')[2]}, five sets ({each_text}):"
     return table3_finding(effect, verdict, text, paper, a)
 
