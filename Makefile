@@ -1,6 +1,6 @@
 # CMake builds; scripts/ do the rest. Each target first names and installs missing Debian packages (asking before sudo,
 # unless YES=1 or CI is set).
-#     make            build into build/              make demo      train and compare four variants, about 4 minutes
+#     make            build into build/              make demo      train and compare four variants, 4 to 7 minutes
 #     make test       build, test [ALL=1: all tests] make lint      formatting, includes, language, clang-tidy, cppcheck ...
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
