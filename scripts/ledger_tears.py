@@ -344,13 +344,16 @@ def mean_over_pairs(a, b, paper, margin, text, all_above=False):
     listed, of_ln = (", ".join(f"{v:{form}}" for v in vs) for vs, form in ((each, "+.1f"), (levels, ".1f")))
     hours = mean.seeds_for(paper) * 2 * seconds(Archive.open(PAIRS).variant(sets[0])) / 3600
     names = f"en-vi, {', '.join(OTHERS)}"
+    runs = [run for variant in sets for run in Archive.open(PAIRS).variant(variant).values()]
+    pairs = [run.log("start")[0]["data_size"] for run in runs]
     return Finding(
         verdict,
         f"test BLEU {text}, mean of five sets {mean.text()} (paper {paper:+.2f}); {names}: {listed}",
         2 * effect.n + len(OTHERS) * 2,
         PAIRS,
         f"{mean.seeds_for(paper)} sets decide, {hours:.1f} core-hours for a seed of each",
-        f"{sizes(TABLE3, a)}; the other sets have 9,693 to 10,853 pairs; LayerNorm pre-norm at {of_ln} BLEU",
+        f"{sizes(TABLE3, a)}; the other sets have {min(pairs):,} to {max(pairs):,} pairs; "
+        f"LayerNorm pre-norm at {of_ln} BLEU",
     )
 
 

@@ -33,6 +33,11 @@ sample() {
     done
 }
 every() { awk -v n="$1" '(NR - 1) % n == 0' "$2"; }
+# A set with English as the target: name, folder, source, tokenizer, N of train, valid, test.
+tears() {
+    sample "$2" "$3" en "$5" "$6" "$7"
+    prepare_tears "$3" en "$4" "data/tears-$1"
+}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 case "${1:-}" in
@@ -52,22 +57,10 @@ en-vi)
     done
     prepare_tears en vi none data/iwslt15-en-vi
     ;;
-tears-iwslt14)
-    sample "$2" de en 4 7 7
-    prepare_tears de en none data/tears-iwslt14
-    ;;
-tears-bible)
-    sample "$2" es en 3 1 1
-    prepare_tears es en moses data/tears-bible
-    ;;
-tears-ddtp)
-    sample "$2" de en 4 2 2
-    prepare_tears de en moses data/tears-ddtp
-    ;;
-tears-lohelp)
-    sample "$2" de en 3 2 2
-    prepare_tears de en moses data/tears-lohelp
-    ;;
+tears-iwslt14) tears iwslt14 "$2" de none 4 7 7 ;;
+tears-bible) tears bible "$2" es moses 3 1 1 ;;
+tears-ddtp) tears ddtp "$2" de moses 4 2 2 ;;
+tears-lohelp) tears lohelp "$2" de moses 3 2 2 ;;
 ptb)
     every 8 "$2/train.txt" > "$work/train.txt"
     "$norma" prepare --format text --train "$work/train.txt" --valid "$2/valid.txt" --test "$2/test.txt" \
